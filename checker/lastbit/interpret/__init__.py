@@ -1,0 +1,1 @@
+"""Value domains and policies: how a graph is evaluated."""

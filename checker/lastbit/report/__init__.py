@@ -1,0 +1,1 @@
+"""One result model; one file for each output format."""

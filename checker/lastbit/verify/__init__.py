@@ -1,0 +1,1 @@
+"""Decide what kind of change a transform is, and show an input."""

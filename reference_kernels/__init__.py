@@ -1,0 +1,1 @@
+"""Kernels that run on real hardware, each with the schedule it executes."""

@@ -1,0 +1,1 @@
+"""One rule per file; the registry finds them by scanning this folder."""
