@@ -24,15 +24,18 @@ class CodecError(ValueError):
 
     Attributes:
         path: where in the document, as `steps[0].change`; empty for the document itself.
-        wanted: what the field holds.
-        given: what stood there.
+        message: what is wrong there.
     """
 
-    def __init__(self, path: str, wanted: str, given: object) -> None:
-        self.path, self.wanted, self.given = path, wanted, given
-        shown = repr(given)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        super().__init__(f"`{path or 'the document'}` must be {wanted}, not {shown}")
+    def __init__(self, path: str, message: str) -> None:
+        self.path, self.message = path, message
+        super().__init__(f"`{path or 'the document'}` {message}")
+
+
+def _mismatch(path: str, wanted: str, given: object) -> CodecError:
+    shown = repr(given)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    return CodecError(path, f"must be {wanted}, not {shown}")
 
 
 def to_plain(value: Any) -> Any:
@@ -75,7 +78,7 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
         return _decode_tuple(arguments, value, path)
     if origin is Mapping:
         if not isinstance(value, dict):
-            raise CodecError(path, "an object", value)
+            raise _mismatch(path, "an object", value)
         item = arguments[1]
         return {key: _decode(item, entry, f"{path}.{key}") for key, entry in value.items()}
     return _decode_scalar(kind, value, path)
@@ -83,20 +86,20 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
 
 def _decode_dataclass(kind: type, value: Any, path: str) -> Any:
     if not isinstance(value, dict):
-        raise CodecError(path, "an object", value)
+        raise _mismatch(path, "an object", value)
     known = {}
     for field in fields(kind):
         where = f"{path}.{field.name}" if path else field.name
         if field.name in value:
             known[field.name] = _decode(_hints(kind)[field.name], value[field.name], where)
         elif field.default is MISSING and field.default_factory is MISSING:
-            raise CodecError(where, "given", None)
+            raise CodecError(where, "must be given")
     try:
         return kind(**known)
     except CodecError:
         raise
     except ValueError as error:
-        raise CodecError(path, f"valid ({error})", value) from error
+        raise CodecError(path, f"cannot be used: {error}") from error
 
 
 def _decode_union(arguments: tuple[Any, ...], value: Any, path: str) -> Any:
@@ -113,11 +116,11 @@ def _decode_union(arguments: tuple[Any, ...], value: Any, path: str) -> Any:
 
 def _decode_tuple(arguments: tuple[Any, ...], value: Any, path: str) -> Any:
     if not isinstance(value, list):
-        raise CodecError(path, "a list", value)
+        raise _mismatch(path, "a list", value)
     if arguments[-1] is Ellipsis:
         return tuple(_decode(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(value))
     if len(value) != len(arguments):
-        raise CodecError(path, f"a list of {len(arguments)}", value)
+        raise _mismatch(path, f"a list of {len(arguments)}", value)
     pairs = zip(arguments, value, strict=True)
     return tuple(_decode(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(pairs))
 
@@ -128,10 +131,10 @@ def _decode_scalar(kind: Any, value: Any, path: str) -> Any:
             return _NON_FINITE[value]
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
-        raise CodecError(path, "a number", value)
+        raise _mismatch(path, "a number", value)
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
         return value
     if kind in (str, bool) and isinstance(value, kind):
         return value
     wanted = {int: "an integer", str: "a text", bool: "true or false"}
-    raise CodecError(path, wanted.get(kind, str(kind)), value)
+    raise _mismatch(path, wanted.get(kind, str(kind)), value)

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 CHANGES = ("bitwise", "reassociation", "rounding", "grid", "math", "unknown")
 DOMAIN_KINDS = ("overflow", "inf", "nan", "saturate", "flush", "signed-zero")
+EVIDENCE = ("field", "tree-hash", "law", "exhaustion", "witness", "sampled")
 POLICIES = ("BITS", "ROUND", "GRID", "REAL")
 PROMISES = ("deterministic", "batch_invariant", "layout_invariant")
 SEVERITIES = ("error", "warning", "note")
@@ -259,6 +260,9 @@ class Evidence:
     assumes: tuple[str, ...] = ()
     failure_probability: float | None = None
     detail: str | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of(self.by, EVIDENCE, "by")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from lastbit.errors import InputError, Place, Problem
 from lastbit.records import (
     CHANGES,
     DOMAIN_KINDS,
+    EVIDENCE,
     POLICIES,
     PROMISES,
     SEVERITIES,
@@ -54,6 +55,7 @@ from lastbit.records import (
 __all__ = [
     "CHANGES",
     "DOMAIN_KINDS",
+    "EVIDENCE",
     "POLICIES",
     "PROMISES",
     "SCHEMA",
@@ -262,7 +264,7 @@ def from_json(document: Any, file: str = "") -> Result:
     given = document.get("schema") if isinstance(document, dict) else None
     try:
         if given != SCHEMA:
-            raise CodecError("schema", repr(SCHEMA), given)
+            raise CodecError("schema", f"must be {SCHEMA!r}, not {given!r}")
         return from_plain(Result, document)
     except CodecError as error:
         raise InputError([_problem(str(error), file)]) from error

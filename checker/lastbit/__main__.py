@@ -1,0 +1,5 @@
+"""Run the command line as `python -m lastbit`."""
+
+from lastbit.cli import main
+
+main()

@@ -1,0 +1,41 @@
+"""Figures in words, for reports that people read."""
+
+from __future__ import annotations
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def number(value: float) -> str:
+    """Write a figure: whole numbers in full with separators, others with three digits."""
+    if abs(value) < 2**63 and value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 2**63 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage of three digits; what is not all never reads as 100 %."""
+    text = f"{100 * share:.3g}"
+    if text == "100" and share < 1:
+        text = "> 99.9"
+    return f"{text} %"
+
+
+def count(total: int) -> str:
+    """Write a count: a large power of two as such, any other with separators."""
+    if total >= 1024 and total & (total - 1) == 0:
+        return f"2^{total.bit_length() - 1}"
+    return f"{total:,}"
+
+
+def plural(total: int, noun: str) -> str:
+    """Write a count and its noun; nothing counts as `no`."""
+    return f"{total or 'no'} {noun}{'' if total == 1 else 's'}"
+
+
+def size_pair(pair: tuple[int, int]) -> str:
+    """Write two byte counts in the largest unit that leaves the greater one at least 1."""
+    scale = 0
+    while max(pair) >= 1024 ** (scale + 1) and scale < len(_UNITS) - 1:
+        scale += 1
+    before, after = (f"{size / 1024**scale:.6g}" for size in pair)
+    return f"{before} -> {after} {_UNITS[scale]}"
