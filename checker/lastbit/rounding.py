@@ -221,15 +221,15 @@ def _round(x: Exact, rounding: Rounding, draw: int) -> Exact:
     fmt = rounding.format
     if isinstance(x, float):
         return _round_special(x, rounding)
-    negative = x < 0
+    negative = x.numerator < 0
     if fmt.kind == "scale":
         if x <= 0:
-            return _overflow(True, rounding)
+            return overflow_value(True, rounding)
         x = max(x, fmt.min_finite)  # below the smallest power there is no zero to round to
-    if x == 0:
-        return ZERO
-    quantum = fmt.quantum(floor_log2(abs(x)))
     n, d = abs(x.numerator), x.denominator
+    if n == 0:
+        return ZERO
+    quantum = fmt.quantum(floor_log2(-x if negative else x))
     if quantum >= 0:
         d <<= quantum
     else:
@@ -237,7 +237,7 @@ def _round(x: Exact, rounding: Rounding, draw: int) -> Exact:
     n = _round_to_integer(n, d, negative, rounding.mode, draw)
     value = scale2(-n if negative else n, quantum)
     if not fmt.min_finite <= value <= fmt.max_finite:
-        return _overflow(negative, rounding)
+        return overflow_value(negative, rounding)
     if n == 0 or (rounding.subnormals == "flush" and abs(value) < fmt.min_normal):
         return NEGATIVE_ZERO if negative and fmt.has_negative_zero else ZERO
     return value
@@ -272,15 +272,15 @@ def _round_special(x: float, rounding: Rounding) -> Exact:
         return fmt.nan
     if x == 0:
         if not fmt.has_zero:
-            return _overflow(True, rounding)
+            return overflow_value(True, rounding)
         return NEGATIVE_ZERO if fmt.has_negative_zero else ZERO
     if fmt.has_inf and rounding.overflow != "saturate":
         return x
-    return _overflow(x < 0, rounding)
+    return overflow_value(x < 0, rounding)
 
 
-def _overflow(negative: bool, rounding: Rounding) -> Exact:
-    """Return what a finite result beyond the largest finite number becomes."""
+def overflow_value(negative: bool, rounding: Rounding) -> Exact:
+    """Return what a result outside the finite numbers of the format becomes."""
     fmt = rounding.format
     if rounding.overflow == "nan":
         return math.nan
