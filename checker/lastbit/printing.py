@@ -1,0 +1,199 @@
+"""Print a graph as text that parses back to the same graph.
+
+A statement is written for every named value, every rounding, every scheduled sum and every
+value that is read more than once; all else stands inside the expressions that read it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+from lastbit.graph import Const, Graph, Input, Map, Node, Reduce, Round, View, matmul, topological
+from lastbit.ops import TEXT_NAME
+from lastbit.rounding import Rounding
+
+_INFIX = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2)}
+_ATOM = 9
+_UNARY = 3
+
+
+def print_graph(graph: Graph) -> str:
+    """Return the text form of a graph with fixed sizes."""
+    return _Printer(graph).text()
+
+
+def tail_words(rounding: Rounding) -> str:
+    """Return the words that follow an expression, with a leading space, or nothing."""
+    plain = Rounding.of(rounding.format)
+    words = []
+    if rounding.mode != plain.mode:
+        words.append(rounding.mode)
+    if rounding.overflow != plain.overflow:
+        words.append({"inf": "to_inf", "nan": "to_nan"}.get(rounding.overflow, "saturate"))
+    if rounding.subnormals == "flush":
+        words.append("flush")
+    return "".join(f" {word}" for word in words)
+
+
+def number_text(value: Fraction | float | str) -> str:
+    """Return a constant as the text form writes it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return {"inf": "inf", "-inf": "-inf", "nan": "nan"}.get(str(value), "-0.0")
+    if value.denominator == 1 and abs(value.numerator) < 2**53:
+        return str(value.numerator)
+    if value.denominator & (value.denominator - 1) == 0 and _is_double(value):
+        return f"'{float(value).hex()}'"
+    return f"{value.numerator} / {value.denominator}"
+
+
+def _is_double(value: Fraction) -> bool:
+    try:
+        return Fraction(float(value)) == value
+    except OverflowError:
+        return False
+
+
+class _Printer:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        nodes = list(topological(graph.values.values()))
+        self.products = _products(nodes)
+        visible = {node.key for node in graph.values.values()}
+        uses: Counter[bytes] = Counter()
+        for node in reversed(nodes):
+            if node.key in visible:
+                args = _factors(self.products[node.key]) if node.key in self.products else node.args
+                uses.update(arg.key for arg in args)
+                visible.update(arg.key for arg in args)
+        self.nodes = [node for node in nodes if node.key in visible]
+        self.names: dict[bytes, str] = {}
+        for name, node in graph.values.items():
+            self.names.setdefault(node.key, name)
+        absorbed = {
+            node.x.key
+            for node in self.nodes
+            if isinstance(node, Round) and uses[node.x.key] == 1 and node.x.key not in self.names
+        }
+        fresh = (name for i in range(1, 2**31) if (name := f"v{i}") not in graph.values)
+        for node in self.nodes:
+            if node.key in self.names or isinstance(node, Const):
+                continue
+            scheduled = self._sum_of(node) is not None and node.key not in absorbed
+            if scheduled or isinstance(node, Round) or uses[node.key] > 1:
+                self.names[node.key] = next(fresh)
+
+    def _sum_of(self, node: Node) -> Reduce | None:
+        """Return the scheduled sum that `node` is, a matrix product included."""
+        inner = self.products.get(node.key, node)
+        return inner if isinstance(inner, Reduce) and inner.acc is not None else None
+
+    def text(self) -> str:
+        lines = []
+        for node in self.nodes:
+            name = self.names.get(node.key)
+            if name is not None:
+                lines.append(self._line(name, node))
+        for name, node in self.graph.values.items():
+            if self.names[node.key] != name:
+                lines.append(f"{name}: real = {self.names[node.key]}")
+        lines.append(f"return {', '.join(self.graph.outputs)}")
+        return "\n".join(lines) + "\n"
+
+    def _line(self, name: str, node: Node) -> str:
+        if isinstance(node, Input):
+            return f"{name}: {node.format.short}[{', '.join(map(str, node.shape))}]"
+        if isinstance(node, Round):
+            inner = None if node.x.key in self.names else self._sum_of(node.x)
+            acc = "" if inner is None else _acc_text(inner)
+            tail = tail_words(node.rounding)
+            return f"{name}: {node.rounding.format.short} = {self._expr(node.x)}{acc}{tail}"
+        inner = self._sum_of(node)
+        fmt = "real" if inner is None or inner.acc is None else inner.acc.format.short
+        acc = "" if inner is None else _acc_text(inner)
+        return f"{name}: {fmt} = {self._expr(node, top=True)}{acc}"
+
+    def _expr(self, node: Node, level: int = 0, top: bool = False) -> str:
+        if node.key in self.names and not top:
+            return self.names[node.key]
+        text, own = self._body(node)
+        return f"({text})" if own < level else text
+
+    def _body(self, node: Node) -> tuple[str, int]:
+        match node:
+            case Const(value=value):
+                text = number_text(value)
+                return text, 2 if "/" in text else _UNARY if text.startswith("-") else _ATOM
+            case Map(fn=fn, xs=(a, b)) if fn in _INFIX:
+                sign, level = _INFIX[fn]
+                left, right = self._expr(a, level), self._expr(b, level + 1)
+                return f"{left} {sign} {right}", level
+            case Map(fn="neg", xs=(a,)):
+                return f"-{self._expr(a, _ATOM)}", _UNARY
+            case Map(fn=fn, xs=xs) if fn.startswith("opaque:"):
+                return f"opaque('{fn[7:]}', {self._list(xs)})", _ATOM
+            case Map(fn=fn, xs=xs):
+                return f"{TEXT_NAME.get(fn, fn)}({self._list(xs)})", _ATOM
+            case Reduce(op=op, x=x, axis=axis):
+                if op == "max" and isinstance(x, Map) and x.fn == "abs" and x.key not in self.names:
+                    return f"amax({self._expr(x.xs[0])}, axis={axis})", _ATOM
+                return f"{op}({self._expr(x)}, axis={axis})", _ATOM
+            case View():
+                return self._view(node), _ATOM
+        raise AssertionError(node)
+
+    def _list(self, xs: tuple[Node, ...]) -> str:
+        return ", ".join(self._expr(x) for x in xs)
+
+    def _view(self, node: View) -> str:
+        if node.key in self.products:
+            a, b = _factors(self.products[node.key])
+            return f"matmul({self._expr(a)}, {self._expr(b)})"
+        if node.kind == "concat":
+            return f"concat({self._list(node.xs)}, axis={node.params[0]})"
+        if node.kind != "slice":
+            sizes = "".join(f", {size}" for size in node.params)
+            return f"{node.kind}({self._expr(node.xs[0])}{sizes})"
+        x = self._expr(node.xs[0], _ATOM)
+        parts = []
+        for (start, stop, step), size in zip(node.params, node.xs[0].shape, strict=True):  # type: ignore[misc]
+            if (start, stop, step) == (0, size, 1):
+                parts.append(":")
+            elif step > 0:
+                parts.append(f"{start}:{stop}" + (f":{step}" if step != 1 else ""))
+            else:
+                low = "" if stop < 0 else str(stop)
+                parts.append(f"{'' if start == size - 1 else start}:{low}:{step}")
+        return f"{x}[{', '.join(parts)}]"
+
+
+def _acc_text(node: Reduce) -> str:
+    assert node.acc is not None
+    return f" acc {node.acc.format.short} {node.schedule}"
+
+
+def _products(nodes: list[Node]) -> dict[bytes, Reduce]:
+    """Return the sum behind each node that is a matrix product."""
+    out: dict[bytes, Reduce] = {}
+    for node in nodes:
+        if not (isinstance(node, View) and node.kind == "reshape"):
+            continue
+        inner = node.xs[0]
+        if not (isinstance(inner, Reduce) and inner.op == "sum"):
+            continue
+        factors = _factors(inner)
+        if factors and matmul(*factors, inner.schedule, inner.acc).key == node.key:
+            out[node.key] = inner
+    return out
+
+
+def _factors(inner: Node) -> tuple[Node, ...]:
+    match inner:
+        case Reduce(x=Map(fn="mul", xs=(View(kind="reshape", xs=(a,)), View(kind="reshape") as c))):
+            match c.xs[0]:
+                case View(kind="transpose", xs=(b,)) if len(a.shape) == len(b.shape) == 2:
+                    if a.shape[1] == b.shape[0]:
+                        return a, b
+    return ()

@@ -1,0 +1,226 @@
+"""Rules: what a transform does to a graph, when it is legal, and examples that show it.
+
+A rule is a frozen value in a file of its own. It claims the strongest kind of change that can
+come of it; lastbit applies it at a site and then verifies the claim there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lastbit.change import Change
+from lastbit.definitions import Definitions
+from lastbit.errors import LastbitError
+from lastbit.graph import Node, Round
+from lastbit.rounding import Rounding
+
+Value = int | str | bool
+Kind = Literal["count", "length", "format", "choice", "schedule"]
+
+
+class RejectedError(LastbitError):
+    """A rule cannot be applied at a site.
+
+    Attributes:
+        code: the rule's code.
+        name: the rule's name.
+        at: the site.
+        requirement: the requirement that fails, as the rule states it.
+        facts: why it fails here (`K=1000, n=3`), or an empty text.
+    """
+
+    def __init__(self, code: str, name: str, at: str, requirement: str, facts: str = "") -> None:
+        self.code, self.name, self.at = code, name, at
+        self.requirement, self.facts = requirement, facts
+        reason = f" for {facts}" if facts else ""
+        super().__init__(f"{code} {name} at `{at}`: requirement `{requirement}` fails{reason}.")
+
+
+class MismatchError(Exception):
+    """The site does not have the form that the rule rewrites; the text says what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a rule.
+
+    Attributes:
+        name: the name in a plan.
+        kind: `count` (a number of pieces), `length` (a number of elements along an axis; small
+            evaluations scale it with the axis), `format`, `schedule` or `choice`.
+        meaning: one line.
+        default: the value where a plan gives none; None makes it required.
+        choices: the values allowed, for `choice`.
+        axis: for `length`, the length of the axis that it divides, from the site.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    default: Value | None = None
+    choices: tuple[str, ...] = ()
+    axis: Callable[[Site], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """A requirement of a rule.
+
+    Attributes:
+        text: what must hold, as shown when it fails (`K % n == 0`).
+        test: whether it holds at a site.
+        facts: the numbers behind the test (`K=1000, n=3`), from the site.
+    """
+
+    text: str
+    test: Callable[[Site], bool]
+    facts: Callable[[Site], str] = lambda site: ""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An example of a rule, on the rule's own graph.
+
+    Attributes:
+        kind: `holds` (both sides have the same bits), `breaks` (they have not) or `rejects`.
+        inputs: values of the inputs of the graph, row by row, as numbers or hex floats;
+            one number alone fills the input.
+        parameters: the rule's parameters.
+        requirement: for `rejects`, the requirement that fails.
+    """
+
+    kind: Literal["holds", "breaks", "rejects"]
+    inputs: Mapping[str, object]
+    parameters: Mapping[str, Value]
+    requirement: str = ""
+
+
+def holds(parameters: Mapping[str, Value] | None = None, **inputs: object) -> Example:
+    """Return an example on which both sides have the same bits."""
+    return Example("holds", inputs, parameters or {})
+
+
+def breaks(parameters: Mapping[str, Value] | None = None, **inputs: object) -> Example:
+    """Return an example on which the two sides have other bits."""
+    return Example("breaks", inputs, parameters or {})
+
+
+def rejects(
+    requirement: str, parameters: Mapping[str, Value] | None = None, **inputs: object
+) -> Example:
+    """Return an example that a requirement refuses."""
+    return Example("rejects", inputs, parameters or {}, requirement)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a rule is applied: a program cut at its named values, and names in it.
+
+    Attributes:
+        program: the definitions at fixed sizes; a rule reads what it needs and changes nothing.
+        at: the names that the plan gives.
+        parameters: the rule's parameters; lengths are scaled to the sizes of the program.
+    """
+
+    program: Definitions
+    at: tuple[str, ...]
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return the first name."""
+        return self.at[0]
+
+    @property
+    def node(self) -> Node:
+        """Return the definition of the first name."""
+        return self.program.nodes[self.name]
+
+    def definition(self, name: str) -> Node:
+        """Return the definition of a name."""
+        return self.program.nodes[name]
+
+    def ref(self, name: str) -> Node:
+        """Return the node by which definitions read a name."""
+        return self.program.ref(name)
+
+    def integer(self, parameter: str) -> int:
+        """Return a parameter that is a number."""
+        value = self.parameters[parameter]
+        assert isinstance(value, int)
+        return value
+
+    def text(self, parameter: str) -> str:
+        """Return a parameter that is a word."""
+        return str(self.parameters[parameter])
+
+    def rounded(self) -> tuple[Node, Rounding]:
+        """Return what the first name rounds, and how.
+
+        Raises:
+            MismatchError: the definition does not end in a rounding.
+        """
+        if not isinstance(self.node, Round):
+            raise MismatchError("the value is not rounded")
+        return self.node.x, self.node.rounding
+
+
+Edits = Mapping[str, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A transform.
+
+    Attributes:
+        code: the code of its family and number, such as `RED201`.
+        name: what a plan calls it.
+        claim: the loosest kind of change that can come of it.
+        prose: the file's docstring: a first line that says what happens, then why it matters,
+            the error, and the source.
+        graph: the text of a graph on which it can be applied, with symbols for sizes.
+        at: the names of the site in that graph.
+        rewrite: new definitions for some names, from a site.
+        sizes: sizes for the graph's symbols, for examples.
+        parameters: what a plan may give.
+        requires: what must hold at a site.
+        examples: inputs on which it holds, breaks, or is rejected.
+        title: one sentence for a report, from the site; names in backticks.
+    """
+
+    code: str
+    name: str
+    claim: Change
+    prose: str
+    graph: str
+    at: tuple[str, ...]
+    rewrite: Callable[[Site], Edits]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    parameters: tuple[Parameter, ...] = ()
+    requires: tuple[Require, ...] = ()
+    examples: tuple[Example, ...] = ()
+    title: Callable[[Site], str] | None = None
+
+    @property
+    def summary(self) -> str:
+        """Return the first line of the prose, without code and name."""
+        first = self.prose.strip().splitlines()[0]
+        return first.split(":", 1)[-1].strip()
+
+    def apply(self, site: Site) -> Edits:
+        """Return the new definitions.
+
+        Raises:
+            RejectedError: a requirement fails, or the site has another form.
+        """
+        at = ", ".join(site.at)
+        try:
+            for require in self.requires:
+                if not require.test(site):
+                    facts = require.facts(site)
+                    raise RejectedError(self.code, self.name, at, require.text, facts)
+            return self.rewrite(site)
+        except MismatchError as error:
+            raise RejectedError(self.code, self.name, at, str(error)) from None

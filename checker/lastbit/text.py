@@ -1,0 +1,627 @@
+"""The text form of a graph: one statement a line.
+
+    x: bf16[M, K]                                     an input
+    w: bf16[K, N]
+    g: bf16 = matmul(x, w) acc f32 seq                rounds once, at its end
+    q: e4m3fn = g / 2 saturate
+    return q
+
+What stands inside a statement is exact; the format before `=` says how its result is
+rounded (`real`: not at all). Behind the expression may follow `acc FORMAT SCHEDULE` for
+its sums, `saturate`, `to_inf` or `to_nan` for overflow, `flush`, and a rounding mode.
+Without `return`, the values that nothing reads are the results.
+
+Expressions are parsed with `ast` and walked against a whitelist; nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from lastbit.errors import InputError, LastbitError, Place, Problem, did_you_mean
+from lastbit.expression import Expression, parse_expression
+from lastbit.formats import Format, format_of
+from lastbit.graph import Const, Graph, Input, Map, Node, Reduce, Round, View, apply, const, take
+from lastbit.ops import (
+    COMPOSITES,
+    ELEMENTWISE,
+    FUNCTION,
+    NAMED_REALS,
+    OPERATORS,
+    SPECIALS,
+    Call,
+    leaf_constant,
+)
+from lastbit.rounding import Mode, Rounding
+from lastbit.schedule import Schedule, bind, parse_schedule
+
+OVERFLOW_WORDS = {"saturate": "saturate", "to_inf": "inf", "to_nan": "nan"}
+MODES = tuple(mode.value for mode in Mode)
+TAIL_WORDS = {"acc", "flush", *OVERFLOW_WORDS, *MODES}
+RESERVED = {*TAIL_WORDS, *NAMED_REALS, *SPECIALS, "return", "real"}
+MAX_LINE = 10_000
+
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+}
+_COMPARE: dict[type[ast.cmpop], str] = {ast.Lt: "less", ast.LtE: "less_equal", ast.Eq: "equal"}
+_LINE = re.compile(r"\s*(?P<name>\w+)\s*:\s*(?P<type>[^=]*?)\s*(?:=(?!=)\s*(?P<expr>.*))?$")
+_TYPE = re.compile(r"(?P<format>\w+)\s*(?:\[(?P<dims>.*)\])?$")
+_TAIL = re.compile(r"(?<=\s)(?:%s)\b" % "|".join(sorted(TAIL_WORDS)))
+_WORD = re.compile(r"\s*(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One line: an input (no `expr`), or a value.
+
+    Attributes:
+        name: the name of the value.
+        rounding: how the result is rounded; None for `real`. For an input, its format.
+        dims: the shape that the line states, or None.
+        expr: the text of the expression, or None for an input.
+        acc: the rounding of the additions of its sums, or None for exact sums.
+        schedule: the tree of its sums.
+        place: where the line is; the column is that of the expression.
+    """
+
+    name: str
+    rounding: Rounding | None
+    dims: tuple[Expression, ...] | None
+    expr: str | None
+    acc: Rounding | None
+    schedule: Schedule | None
+    place: Place
+
+    def problem(self, message: str, remedy: str = "", column: int = 0) -> Problem:
+        """Return a problem at this line, `column` characters into the expression."""
+        return Problem(message, remedy, replace(self.place, column=self.place.column + column))
+
+
+class _Fault(Exception):
+    """A problem found while reading one line."""
+
+    def __init__(self, message: str, remedy: str = "", column: int = 0) -> None:
+        super().__init__(message)
+        self.message, self.remedy, self.column = message, remedy, column
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A parsed text: statements in an order in which each reads only earlier ones."""
+
+    statements: tuple[Statement, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """Return the size symbols that the shapes of the inputs and values use."""
+        return frozenset(s for st in self.statements for dim in st.dims or () for s in dim.symbols)
+
+    def place(self, name: str) -> Place:
+        """Return where the value `name` is defined."""
+        return next(st.place for st in self.statements if st.name == name)
+
+    def bind(self, sizes: Mapping[str, int]) -> Graph:
+        """Return the graph at the given sizes.
+
+        Raises:
+            InputError: shapes that do not fit, each with its line.
+        """
+        return Graph(self.nodes(sizes, lambda name, node: node), self.outputs)
+
+    def nodes(
+        self, sizes: Mapping[str, int], reference: Callable[[str, Node], Node]
+    ) -> dict[str, Node]:
+        """Return the node of each value at the given sizes.
+
+        Args:
+            sizes: a number for each symbol.
+            reference: the node by which other statements read a value, from name and node.
+
+        Raises:
+            InputError: shapes that do not fit, each with its line.
+        """
+        nodes: dict[str, Node] = {}
+        values: dict[str, Node] = {}
+        problems = []
+        for st in self.statements:
+            try:
+                nodes[st.name] = _Builder(st, values, sizes).build()
+                values[st.name] = reference(st.name, nodes[st.name])
+            except _Fault as fault:
+                problems.append(st.problem(fault.message, fault.remedy, fault.column))
+            except _MissingError:
+                continue
+            except LastbitError as error:
+                problems.append(st.problem(str(error)))
+        if problems:
+            raise InputError(problems)
+        return nodes
+
+
+class _MissingError(Exception):
+    """A value is missing because its own line was wrong; that problem is reported."""
+
+
+def parse_program(
+    text: str, file: str = "", first_line: int = 1, symbols: Iterable[str] | None = None
+) -> Program:
+    """Parse the text form.
+
+    Args:
+        text: the statements.
+        file: the file's name, for messages.
+        first_line: the number of the first line in that file.
+        symbols: the size symbols that exist; None allows any.
+
+    Raises:
+        InputError: every problem of the text, with lines and columns.
+    """
+    problems: list[Problem] = []
+    statements: dict[str, Statement] = {}
+    outputs: list[tuple[str, Place]] = []
+    known = None if symbols is None else frozenset(symbols)
+    for number, raw in enumerate(text.splitlines(), first_line):
+        line = raw.split("#", 1)[0].rstrip()
+        place = Place(file, number, len(line) - len(line.lstrip()) + 1, raw)
+        if not line.strip():
+            continue
+        try:
+            if re.match(r"\s*return\b", line):
+                names = line.strip()[len("return") :]
+                outputs += [(name.strip(), place) for name in names.split(",")]
+                continue
+            st = _parse_line(line, place)
+            _check_symbols(st, known)
+        except _Fault as fault:
+            column = place.column + fault.column
+            problems.append(Problem(fault.message, fault.remedy, replace(place, column=column)))
+            continue
+        if st.name in statements:
+            first = statements[st.name].place.line
+            problems.append(
+                Problem(f"`{st.name}` is defined twice", f"Line {first} defines it already.", place)
+            )
+            continue
+        statements[st.name] = st
+    uses = {st.name: tuple(_uses(st, statements, problems)) for st in statements.values()}
+    for name, place in outputs:
+        if name not in statements:
+            problems.append(Problem(f"`{name}` is not defined", _nearest(name, statements), place))
+    ordered = _order(statements, uses, problems)
+    if not statements and not problems:
+        problems.append(Problem("the graph is empty", "", Place(file, first_line)))
+    if problems:
+        raise InputError(sorted(problems, key=lambda p: (p.place.line, p.place.column)))
+    read = {name for names in uses.values() for name in names}
+    free = tuple(st.name for st in ordered if st.name not in read and st.expr is not None)
+    return Program(tuple(ordered), tuple(name for name, _ in outputs) or free)
+
+
+def _nearest(name: str, statements: Mapping[str, Statement]) -> str:
+    return did_you_mean(name, statements) if statements else ""
+
+
+def _parse_line(line: str, place: Place) -> Statement:
+    if len(line) > MAX_LINE:
+        raise _Fault(f"the line has {len(line)} characters", f"At most {MAX_LINE} are read.")
+    match = _LINE.match(line)
+    kind = match and _TYPE.match(match["type"])
+    if not match or not kind:
+        raise _Fault(
+            "not a statement",
+            "Write `name: format[shape]` for an input or `name: format = expression`.",
+        )
+    name = match["name"]
+    if not name.isidentifier() or name in RESERVED:
+        raise _Fault(f"{name!r} cannot name a value", "It is a word of the language.")
+    column = match.start("type") - place.column + 1
+    dims = None if kind["dims"] is None else _dims(kind["dims"], column + kind.start("dims"))
+    expr = match["expr"]
+    if expr is None:
+        if dims is None:
+            raise _Fault(f"the input `{name}` has no shape", "Write `x: bf16[M, K]`.", column)
+        rounding = Rounding.of(_format(kind["format"], column))
+        return Statement(name, rounding, dims, None, None, None, place)
+    offset = match.start("expr")
+    expr, tail = _split_tail(expr)
+    fmt = None if kind["format"] == "real" else _format(kind["format"], column)
+    rounding_of, acc, schedule = _parse_tail(tail, offset + len(expr) - place.column + 1)
+    at = replace(place, column=offset + 1)
+    _expression(expr, offset - place.column + 1)
+    return Statement(name, rounding_of(fmt), dims, expr.strip(), acc, schedule, at)
+
+
+def _dims(text: str, column: int) -> tuple[Expression, ...]:
+    try:
+        return tuple(parse_expression(part) for part in _split_commas(text) if part.strip())
+    except LastbitError as error:
+        raise _Fault(str(error).rstrip("."), column=column) from None
+
+
+def _split_commas(text: str) -> Iterator[str]:
+    depth = start = 0
+    for i, char in enumerate(text):
+        depth += (char in "([") - (char in ")]")
+        if char == "," and depth == 0:
+            yield text[start:i]
+            start = i + 1
+    yield text[start:]
+
+
+def _format(name: str, column: int = 0) -> Format:
+    try:
+        return format_of(name)
+    except LastbitError as error:
+        raise _Fault(str(error).rstrip("."), column=column) from None
+
+
+def _split_tail(expr: str) -> tuple[str, str]:
+    """Split `matmul(a, b) acc f32 seq saturate` where its first tail word stands."""
+    depth = 0
+    starts = {match.start() for match in _TAIL.finditer(expr)}
+    for i, char in enumerate(expr):
+        depth += (char in "([") - (char in ")]")
+        if depth == 0 and i in starts:
+            return expr[:i], expr[i:]
+    return expr, ""
+
+
+def _parse_tail(
+    tail: str, column: int
+) -> tuple[Callable[[Format | None], Rounding | None], Rounding | None, Schedule | None]:
+    """Read `acc FORMAT SCHEDULE` and the words of the rounding.
+
+    Returns:
+        a function from the format to the rounding, the rounding of sums, and their schedule.
+    """
+    mode, overflow, subnormals = "rne", None, "keep"
+    acc: Rounding | None = None
+    schedule: Schedule | None = None
+    position = 0
+    while match := _WORD.match(tail, position):
+        word, position = match[1], match.end()
+        if word == "acc":
+            match = _WORD.match(tail, position)
+            if not match:
+                raise _Fault("`acc` needs a format", "Write `acc f32 seq`.", column + position)
+            acc = Rounding.of(_format(match[1], column + match.start(1)))
+            schedule, position = _read_schedule(tail, match.end(), column)
+        elif word in OVERFLOW_WORDS:
+            overflow = OVERFLOW_WORDS[word]
+        elif word == "flush":
+            subnormals = "flush"
+        elif word in MODES:
+            mode = word
+        else:
+            raise _Fault(
+                f"unexpected {word!r} behind the expression",
+                did_you_mean(word, TAIL_WORDS),
+                column + match.start(1),
+            )
+    if tail[position:].strip():
+        raise _Fault(f"unexpected {tail[position:].strip()!r}", "", column + position)
+
+    def rounding(fmt: Format | None) -> Rounding | None:
+        if fmt is None:
+            return None
+        return Rounding.of(fmt, mode=mode, overflow=overflow, subnormals=subnormals)
+
+    return rounding, acc, schedule
+
+
+def _read_schedule(tail: str, position: int, column: int) -> tuple[Schedule, int]:
+    match = _WORD.match(tail, position)
+    if not match:
+        raise _Fault("`acc` needs a schedule", "Write `acc f32 seq`.", column + position)
+    end = match.end()
+    if tail[end : end + 1] == "(":
+        depth = 0
+        for i in range(end, len(tail)):
+            depth += (tail[i] == "(") - (tail[i] == ")")
+            if depth == 0:
+                end = i + 1
+                break
+        else:
+            raise _Fault("the schedule's parenthesis is not closed", "", column + end)
+    try:
+        return parse_schedule(tail[match.start(1) : end]), end
+    except LastbitError as error:
+        raise _Fault(str(error).rstrip("."), column=column + match.start(1)) from None
+
+
+def _expression(text: str, column: int = 0) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        at = column + (error.offset or 1) - 1
+        raise _Fault(f"cannot read the expression: {error.msg}", column=at) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise _Fault("cannot read the expression", "It is nested too deeply.", column) from None
+
+
+def _check_symbols(st: Statement, known: frozenset[str] | None) -> None:
+    for dim in st.dims or ():
+        for symbol in sorted(dim.symbols):
+            if known is not None and symbol not in known:
+                raise _Fault(
+                    f"the size symbol {symbol!r} is not declared",
+                    did_you_mean(symbol, known) if known else "Add it to `symbols`.",
+                )
+
+
+def _uses(
+    st: Statement, statements: Mapping[str, Statement], problems: list[Problem]
+) -> Iterator[str]:
+    """Yield the values that a statement reads; collect what does not exist."""
+    if st.expr is None:
+        return
+    skip: set[int] = set()
+    for node in ast.walk(_expression(st.expr)):
+        if id(node) in skip:
+            continue
+        if isinstance(node, ast.Call):
+            name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+            skip.add(id(node.func))
+            if name not in OPERATORS and name != "opaque":
+                problems.append(
+                    st.problem(
+                        f"unknown operator {name!r}",
+                        did_you_mean(name, OPERATORS),
+                        node.col_offset,
+                    )
+                )
+            words = node.args[1:] if name == "round" else []
+            integers = name in COMPOSITES and COMPOSITES[name].integers
+            sizes = node.args[1:] if integers else [k.value for k in node.keywords]
+            skip |= {id(inner) for word in (*words, *sizes) for inner in ast.walk(word)}
+        elif isinstance(node, ast.Subscript):
+            skip |= {id(inner) for inner in ast.walk(node.slice)}
+        elif isinstance(node, ast.Name) and leaf_constant(node.id) is None:
+            if node.id in statements:
+                yield node.id
+            else:
+                problems.append(
+                    st.problem(
+                        f"`{node.id}` is not defined",
+                        _nearest(node.id, statements),
+                        node.col_offset,
+                    )
+                )
+
+
+def _order(
+    statements: Mapping[str, Statement],
+    uses: Mapping[str, tuple[str, ...]],
+    problems: list[Problem],
+) -> list[Statement]:
+    """Return the statements so that each reads only earlier ones; report cycles."""
+    state: dict[str, int] = {}
+    out: list[Statement] = []
+    for root in statements:
+        path: list[str] = []
+        stack = [(root, iter(uses[root]))] if root not in state else []
+        if stack:
+            state[root] = 1
+            path.append(root)
+        while stack:
+            name, rest = stack[-1]
+            step = next((used for used in rest if state.get(used) != 2), None)
+            if step is None:
+                stack.pop()
+                path.pop()
+                state[name] = 2
+                out.append(statements[name])
+            elif state.get(step) == 1:
+                loop = " -> ".join([*path[path.index(step) :], step])
+                problems.append(
+                    statements[name].problem(
+                        f"`{step}` depends on itself: {loop}",
+                        "A value may only read values that do not need it.",
+                    )
+                )
+            else:
+                state[step] = 1
+                path.append(step)
+                stack.append((step, iter(uses[step])))
+    return out
+
+
+class _Builder:
+    """Turns one statement into a node, at given sizes."""
+
+    def __init__(
+        self, st: Statement, values: Mapping[str, Node], sizes: Mapping[str, int]
+    ) -> None:
+        self.st, self.values, self.sizes = st, values, sizes
+        self.schedule = None if st.schedule is None else bind(st.schedule, sizes)
+
+    def build(self) -> Node:
+        st = self.st
+        shape = None if st.dims is None else tuple(self._size(dim) for dim in st.dims)
+        if st.expr is None:
+            assert st.rounding is not None
+            assert shape is not None
+            return Input(st.name, st.rounding.format, shape=shape)
+        node = self._node(_expression(st.expr))
+        if shape is not None and node.shape != shape:
+            raise _Fault(f"the shape is {list(node.shape)}, not the stated {list(shape)}")
+        if st.rounding is None or native_rounding(node) == st.rounding:
+            return node
+        return Round(node, st.rounding)
+
+    def _size(self, dim: Expression) -> int:
+        size = dim.evaluate(self.sizes)
+        if size < 0:
+            raise _Fault(f"the size {dim} is {size}", "A size is at least 0.")
+        return size
+
+    def _node(self, tree: ast.expr) -> Node:
+        match tree:
+            case ast.Constant():
+                return const(self._number(tree))
+            case ast.Name(id=name):
+                leaf = leaf_constant(name)
+                if leaf is not None:
+                    return leaf
+                if name not in self.values:
+                    raise _MissingError
+                return self.values[name]
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() as operand):
+                value = self._number(operand)
+                return const(-value)
+            case ast.UnaryOp(op=ast.USub()):
+                return apply("neg", self._node(tree.operand))
+            case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int(power))) if 1 <= power <= 8:
+                base = self._node(tree.left)
+                out = base
+                for _ in range(power - 1):
+                    out = apply("mul", out, base)
+                return out
+            case ast.BinOp() if type(tree.op) in _BINARY:
+                left, right = self._node(tree.left), self._node(tree.right)
+                if type(tree.op) is ast.Div and _is_number(left) and _is_number(right):
+                    return self._ratio(left, right, tree)
+                return apply(_BINARY[type(tree.op)], left, right)
+            case ast.Compare(ops=[op], comparators=[right]) if type(op) in _COMPARE:
+                return apply(_COMPARE[type(op)], self._node(tree.left), self._node(right))
+            case ast.Subscript():
+                return self._slice(tree)
+            case ast.Call(func=ast.Name(id=name)):
+                return self._call(name, tree)
+        raise _Fault(
+            f"`{ast.unparse(tree)}` is not part of the language",
+            "Use names, numbers, + - * /, comparisons, slices and the operators of `lastbit ops`.",
+            tree.col_offset,
+        )
+
+    def _number(self, tree: ast.Constant) -> Fraction:
+        """Return a literal exactly as it is written, not as a float."""
+        text = ast.get_source_segment(self.st.expr or "", tree) or repr(tree.value)
+        try:
+            if isinstance(tree.value, str):
+                return Fraction(float.fromhex(tree.value))
+            if isinstance(tree.value, bool) or not isinstance(tree.value, int | float):
+                raise ValueError
+            if abs(tree.value) == float("inf") or (tree.value and abs(tree.value) < 1e-300):
+                raise ValueError
+            return Fraction(text.replace("_", ""))
+        except (ValueError, OverflowError):
+            raise _Fault(
+                f"{text} is not a number", "Write 3, 0.5, 1e-6 or '0x1.8p+3'.", tree.col_offset
+            ) from None
+
+    def _ratio(self, left: Node, right: Node, tree: ast.expr) -> Node:
+        assert isinstance(left, Const)
+        assert isinstance(right, Const)
+        if right.value == 0:
+            raise _Fault("a constant is divided by 0", "", tree.col_offset)
+        return const(Fraction(left.value) / Fraction(right.value))
+
+    def _slice(self, tree: ast.Subscript) -> Node:
+        node = self._node(tree.value)
+        parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+        if len(parts) > len(node.shape):
+            raise _Fault(f"{len(parts)} slices for {len(node.shape)} axes", "", tree.col_offset)
+        for axis, part in enumerate(parts):
+            if not isinstance(part, ast.Slice):
+                raise _Fault("an axis is indexed by a single number", "Write a slice `i:j`.")
+            size = node.shape[axis]
+            step = 1 if part.step is None else self._integer(part.step)
+            if step == 0:
+                raise _Fault("a slice has step 0", "", part.col_offset)
+            bounds = slice(
+                None if part.lower is None else self._integer(part.lower),
+                None if part.upper is None else self._integer(part.upper),
+                step,
+            )
+            for bound in (bounds.start, bounds.stop):
+                if bound is not None and not -size <= bound <= size:
+                    raise _Fault(
+                        f"the slice bound {bound} is outside of axis {axis} with {size} elements"
+                    )
+            node = take(node, axis, *bounds.indices(size))
+        return node
+
+    def _integer(self, tree: ast.expr) -> int:
+        return parse_expression(ast.unparse(tree)).evaluate(self.sizes)
+
+    def _call(self, name: str, tree: ast.Call) -> Node:
+        if name == "round":
+            return self._round(tree)
+        if name == "opaque":
+            return self._opaque(tree)
+        axis = -1
+        for keyword in tree.keywords:
+            if keyword.arg != "axis":
+                raise _Fault(f"{name} has no argument {keyword.arg!r}", "", tree.col_offset)
+            axis = self._integer(keyword.value)
+        if name in ELEMENTWISE:
+            self._arity(name, tree, ELEMENTWISE[name][0])
+            return apply(FUNCTION.get(name, name), *(self._node(arg) for arg in tree.args))
+        if name not in COMPOSITES:
+            raise _MissingError
+        op = COMPOSITES[name]
+        args = tree.args[: op.arity] if op.integers else tree.args
+        self._arity(name, tree, op.arity, len(args))
+        xs = tuple(self._node(arg) for arg in args)
+        for x in xs if "axis" in op.meaning else ():
+            if not -len(x.shape) <= axis < max(len(x.shape), 1):
+                raise _Fault(f"axis {axis} does not exist in {list(x.shape)}", "", tree.col_offset)
+        sizes = tuple(self._integer(arg) for arg in tree.args[len(args) :])
+        return op.build(Call(xs, sizes, axis, self.schedule, self.st.acc))
+
+    def _arity(self, name: str, tree: ast.Call, want: int | None, given: int | None = None) -> None:
+        given = len(tree.args) if given is None else given
+        if given != want and not (want is None and given):
+            raise _Fault(
+                f"{name} takes {'at least 1' if want is None else want} values, given {given}",
+                "",
+                tree.col_offset,
+            )
+
+    def _round(self, tree: ast.Call) -> Node:
+        words = [arg.id for arg in tree.args[1:] if isinstance(arg, ast.Name)]
+        if not words or len(words) != len(tree.args) - 1:
+            raise _Fault("round needs a format", "Write `round(x, bf16)`.", tree.col_offset)
+        rounding, _, _ = _parse_tail(" ".join(words[1:]), tree.col_offset)
+        out = rounding(_format(words[0], tree.col_offset))
+        assert out is not None
+        return Round(self._node(tree.args[0]), out)
+
+    def _opaque(self, tree: ast.Call) -> Node:
+        match tree.args:
+            case [ast.Constant(value=str(name)), *rest] if name.isidentifier() and rest:
+                return apply(f"opaque:{name}", *(self._node(arg) for arg in rest))
+        raise _Fault("opaque needs a name and values", "Write `opaque('name', x)`.")
+
+
+def _is_number(node: Node) -> bool:
+    return isinstance(node, Const) and isinstance(node.value, Fraction)
+
+
+def native_rounding(node: Node) -> Rounding | None:
+    """Return the rounding whose values `node` certainly holds, or None."""
+    while isinstance(node, View) and len(node.xs) == 1:
+        node = node.xs[0]
+    match node:
+        case Round(rounding=rounding):
+            return rounding
+        case Reduce(op="sum", acc=acc):
+            return acc
+        case Reduce(op="max" | "min", x=x):
+            return native_rounding(x)
+        case Map(fn="abs" | "neg", xs=(x,)):
+            inner = native_rounding(x)
+            return inner if inner is not None and inner.format.kind == "float" else None
+        case Input(format=fmt):
+            return Rounding.of(fmt)
+    return None
