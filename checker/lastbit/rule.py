@@ -39,7 +39,7 @@ class RejectedError(LastbitError):
 
 
 class MismatchError(Exception):
-    """The site does not have the form that the rule rewrites; the text says what it needs."""
+    """The site does not have the form that the rule rewrites; the text says what is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,29 +89,39 @@ class Example:
             one number alone fills the input.
         parameters: the rule's parameters.
         requirement: for `rejects`, the requirement that fails.
+        at: the names of the site; empty for those of the rule.
     """
 
     kind: Literal["holds", "breaks", "rejects"]
     inputs: Mapping[str, object]
     parameters: Mapping[str, Value]
     requirement: str = ""
+    at: tuple[str, ...] = ()
 
 
-def holds(parameters: Mapping[str, Value] | None = None, **inputs: object) -> Example:
+def holds(
+    parameters: Mapping[str, Value] | None = None, *, at: tuple[str, ...] = (), **inputs: object
+) -> Example:
     """Return an example on which both sides have the same bits."""
-    return Example("holds", inputs, parameters or {})
+    return Example("holds", inputs, parameters or {}, at=at)
 
 
-def breaks(parameters: Mapping[str, Value] | None = None, **inputs: object) -> Example:
+def breaks(
+    parameters: Mapping[str, Value] | None = None, *, at: tuple[str, ...] = (), **inputs: object
+) -> Example:
     """Return an example on which the two sides have other bits."""
-    return Example("breaks", inputs, parameters or {})
+    return Example("breaks", inputs, parameters or {}, at=at)
 
 
 def rejects(
-    requirement: str, parameters: Mapping[str, Value] | None = None, **inputs: object
+    requirement: str,
+    parameters: Mapping[str, Value] | None = None,
+    *,
+    at: tuple[str, ...] = (),
+    **inputs: object,
 ) -> Example:
     """Return an example that a requirement refuses."""
-    return Example("rejects", inputs, parameters or {}, requirement)
+    return Example("rejects", inputs, parameters or {}, requirement, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +173,7 @@ class Site:
             MismatchError: the definition does not end in a rounding.
         """
         if not isinstance(self.node, Round):
-            raise MismatchError("the value is not rounded")
+            raise MismatchError("the value is rounded")
         return self.node.x, self.node.rounding
 
 

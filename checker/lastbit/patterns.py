@@ -1,0 +1,259 @@
+"""What rules share: finding a form in a definition, and writing another in its place.
+
+A helper that does not find its form raises `MismatchError` with what it needs, so a rule reads
+as the straight line of what it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lastbit.definitions import reads
+from lastbit.graph import (
+    Const,
+    Input,
+    Map,
+    Node,
+    Reduce,
+    Round,
+    View,
+    concat,
+    reshape,
+    substitute,
+    topological,
+)
+from lastbit.rounding import Rounding
+from lastbit.rule import Edits, MismatchError, Site
+from lastbit.schedule import Schedule, Seq, parse_schedule
+from lastbit.text import native_rounding
+
+N = TypeVar("N", bound=Node)
+
+
+# Finding and replacing.
+
+
+def find(root: Node, kind: type[N], test: Callable[[N], bool] = lambda node: True) -> list[N]:
+    """Return the nodes of a kind in a definition that pass a test, arguments first."""
+    return [node for node in topological([root]) if isinstance(node, kind) and test(node)]
+
+
+def only(found: Iterable[N], need: str) -> N:
+    """Return the one node that was found.
+
+    Raises:
+        MismatchError: there is none, or more than one; the text is `need`.
+    """
+    nodes = tuple(found)
+    if len(nodes) != 1:
+        raise MismatchError(need)
+    return nodes[0]
+
+
+def is_map(node: Node, *fns: str) -> bool:
+    """Return whether a node is one of some elementwise functions."""
+    return isinstance(node, Map) and node.fn in fns
+
+
+def replace(root: Node, old: Node, new: Node) -> Node:
+    """Return a definition with one node replaced wherever it occurs.
+
+    Raises:
+        MismatchError: the new node has another shape.
+    """
+    if old.shape != new.shape:
+        raise MismatchError(f"the shape {list(old.shape)} stays")
+    return substitute([root], {old.key: new})[root.key]
+
+
+def same_format(root: Node, new: Node) -> Node:
+    """Return a new definition rounded as the old one is, if it is not a value of that format."""
+    rounding = native_rounding(root)
+    if rounding is None or native_rounding(new) == rounding:
+        return new
+    return Round(new, rounding)
+
+
+def past_views(node: Node) -> Node:
+    """Return what a node views: reshaped, transposed, sliced or broadcast, but not concatenated."""
+    while isinstance(node, View) and len(node.xs) == 1:
+        node = node.xs[0]
+    return node
+
+
+def outer_rounding(root: Node) -> Round:
+    """Return the rounding in which a definition ends; views may follow it.
+
+    Raises:
+        MismatchError: it ends in none.
+    """
+    node = past_views(root)
+    if not isinstance(node, Round):
+        raise MismatchError("the value is rounded")
+    return node
+
+
+def unrounded(root: Node) -> Node:
+    """Return a definition without the rounding in which it ends, or the definition itself."""
+    node = past_views(root)
+    return replace(root, node, node.x) if isinstance(node, Round) else root
+
+
+# Values by name.
+
+
+def inlined(site: Site, name: str, body: Node) -> Edits:
+    """Return the readers of a value with `body` written in its place; the value itself stays.
+
+    Raises:
+        MismatchError: nothing reads the value.
+    """
+    readers = site.program.consumers(name)
+    if not readers:
+        raise MismatchError("another value reads it")
+    leaf = site.ref(name)
+    return {reader: replace(site.definition(reader), leaf, body) for reader in readers}
+
+
+def fresh(site: Site, base: str) -> str:
+    """Return a name that the program does not use: `base`, or `base` with a number."""
+    names = site.program.nodes
+    candidates = (base if i == 1 else f"{base}_{i}" for i in range(1, len(names) + 2))
+    return next(name for name in candidates if name not in names)
+
+
+def written_out(site: Site, node: Node) -> Node:
+    """Return the definition behind a leaf, or the node itself if it is no named value."""
+    node = past_views(node)
+    if isinstance(node, Input) and not site.program.is_input(node.name):
+        return past_views(site.definition(node.name))
+    return node
+
+
+# Sums.
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The one sum with a schedule in a definition.
+
+    Attributes:
+        root: the definition.
+        node: the sum in it.
+        schedule: the sum's tree.
+        acc: the rounding of its additions.
+    """
+
+    root: Node
+    node: Reduce
+    schedule: Schedule
+    acc: Rounding
+
+    @property
+    def terms(self) -> Node:
+        """Return what is added, along `axis`."""
+        return self.node.x
+
+    @property
+    def axis(self) -> int:
+        """Return the axis of the terms."""
+        return self.node.axis
+
+    @property
+    def length(self) -> int:
+        """Return the number of terms of an output element."""
+        return self.node.length
+
+    def over(self, terms: Node, schedule: Schedule | None = None) -> Reduce:
+        """Return a sum of other terms along the same axis, in the same accumulator."""
+        return Reduce("sum", terms, self.axis, schedule or self.schedule, self.acc)
+
+    def replaced(self, new: Node) -> Node:
+        """Return the definition with another node in place of the sum; its format stays."""
+        return same_format(self.root, replace(self.root, self.node, new))
+
+    def scheduled(self, schedule: Schedule, acc: Rounding | None = None) -> Node:
+        """Return the definition with another tree, or another accumulator, for the sum."""
+        new = Reduce("sum", self.terms, self.axis, schedule, acc or self.acc)
+        return self.replaced(new)
+
+
+def sum_in(root: Node) -> Sum:
+    """Return the one sum of a definition, whatever stands around it.
+
+    Raises:
+        MismatchError: the definition holds no sum, several, or one that is exact.
+    """
+    node = only(find(root, Reduce, lambda node: node.op == "sum"), "the value holds one sum")
+    if node.schedule is None or node.acc is None:
+        raise MismatchError("the sum has an accumulator and a schedule, such as `acc f32 seq`")
+    return Sum(root, node, node.schedule, node.acc)
+
+
+def sum_of(site: Site) -> Sum:
+    """Return the one sum of the site's definition.
+
+    Raises:
+        MismatchError: the definition holds no sum, several, or one that is exact.
+    """
+    return sum_in(site.node)
+
+
+def sum_length(site: Site) -> int:
+    """Return the number of terms of the site's sum."""
+    return sum_of(site).length
+
+
+def mean_in(root: Node) -> tuple[Sum, Map]:
+    """Return the sum of a mean, and the division or multiplication by its number of terms.
+
+    Raises:
+        MismatchError: the definition is no mean.
+    """
+    total = sum_in(root)
+
+    def averages(node: Map) -> bool:
+        if len(node.xs) != 2 or past_views(node.xs[0]).key != total.node.key:
+            return False
+        factor = {"div": total.length, "mul": 1 / total.length}.get(node.fn)
+        return isinstance(node.xs[1], Const) and node.xs[1].value == factor
+
+    return total, only(find(root, Map, averages), "the value is a mean")
+
+
+def add_up(parts: Iterable[Node], acc: Rounding, schedule: Schedule | None = None) -> Node:
+    """Return the elementwise sum of nodes of one shape, added by a schedule (`seq`) in `acc`."""
+    nodes = tuple(parts)
+    shape = nodes[0].shape
+    stack = concat((reshape(node, (1, *shape)) for node in nodes), 0)
+    return reshape(Reduce("sum", stack, 0, schedule or Seq(), acc), shape)
+
+
+def sum_behind(site: Site) -> tuple[Sum, Callable[[Node], Node]]:
+    """Return the sum that the site's value is made from, and what the value makes of a sum.
+
+    The sum stands in the definition itself or is a named value that the definition reads. The
+    function gives the value for another node in place of the sum, without the last rounding.
+
+    Raises:
+        MismatchError: there is no such sum, or more than one.
+    """
+    body = unrounded(site.node)
+    if find(body, Reduce):
+        total = sum_in(site.node)
+        return total, lambda new: replace(body, total.node, new)
+    names = [name for name in reads(body) if not site.program.is_input(name)]
+    sums = [name for name in names if find(site.definition(name), Reduce)]
+    if len(sums) != 1:
+        raise MismatchError("the value is made from one sum")
+    name = sums[0]
+    total = sum_in(site.definition(name))
+    return total, lambda new: replace(body, site.ref(name), total.replaced(new))
+
+
+def schedule_in(site: Site, parameter: str, default: Schedule) -> Schedule:
+    """Return a parameter that is a schedule, or `default` where its text is empty."""
+    text = site.text(parameter)
+    return parse_schedule(text) if text else default
