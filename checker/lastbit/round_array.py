@@ -198,7 +198,7 @@ def encode_array(values: npt.NDArray[np.floating[Any]], fmt: Format) -> Codes:
     require_floats(values)
     floats: Floats = np.asarray(values, np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        codes = _encode(floats, fmt)
+        codes = np.asarray(_encode(floats, fmt))
     nan = np.isnan(floats)
     if fmt.has_nan:
         codes[nan] = encode(math.nan, fmt)
@@ -216,7 +216,8 @@ def _encode(values: Floats, fmt: Format) -> Codes:
         case F64.short:
             return values.view(np.uint64).copy()
         case F32.short | TF32.short:
-            return values.astype(np.float32).view(np.uint32)
+            used = ((1 << fmt.bits) - 1) << fmt.padding
+            return values.astype(np.float32).view(np.uint32) & np.uint32(used)
         case F16.short:
             return values.astype(np.float16).view(np.uint16)
         case BF16.short:
@@ -240,7 +241,7 @@ def decode_array(codes: Codes, fmt: Format) -> Floats:
     if wrong.any():
         raise CodeError(int(codes[wrong][0]), fmt)
     with np.errstate(invalid="ignore"):  # a signalling NaN
-        return _decode(codes.astype(code_type(fmt), copy=False), fmt)
+        return np.asarray(_decode(codes.astype(code_type(fmt), copy=False), fmt))
 
 
 def _decode(codes: Codes, fmt: Format) -> Floats:
