@@ -38,13 +38,14 @@ def ordinal_array(values: npt.NDArray[np.floating[Any]], fmt: Format) -> Ordinal
     Raises:
         NotRepresentableError: the format does not hold an element.
     """
-    codes = encode_array(values, fmt) >> fmt.padding
+    codes = encode_array(values, fmt)
+    codes = codes >> codes.dtype.type(fmt.padding)
     if not fmt.signed:
         return codes.astype(np.int64)
-    sign = codes.dtype.type(1 << (fmt.bits - 1))
-    magnitudes = (codes & (sign - 1)).astype(np.int64)
-    below = magnitudes - int(sign) if fmt.kind == "integer" else -magnitudes
-    return np.where(codes < sign, magnitudes, below)
+    half = 1 << (fmt.bits - 1)
+    magnitudes = (codes & codes.dtype.type(half - 1)).astype(np.int64)
+    below = magnitudes - half if fmt.kind == "integer" else -magnitudes
+    return np.where(codes < codes.dtype.type(half), magnitudes, below)
 
 
 def ulp_distance_array(
