@@ -92,9 +92,9 @@ def require_floats(x: npt.NDArray[np.floating[Any]]) -> None:
 
 def _round_chunk(x: Floats, out: Floats, rounding: Rounding) -> None:
     fmt = rounding.format
-    if fmt is F64:
+    if fmt == F64:
         out[:] = x
-    elif fmt is F32 and rounding == _PLAIN_F32:
+    elif rounding == _PLAIN_F32:
         out[:] = x.astype(np.float32)
         return
     else:
