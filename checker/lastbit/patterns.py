@@ -6,11 +6,13 @@ as the straight line of what it does.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from lastbit.definitions import reads
+from lastbit.formats import format_of
 from lastbit.graph import (
     Const,
     Input,
@@ -25,8 +27,8 @@ from lastbit.graph import (
     topological,
 )
 from lastbit.rounding import Rounding
-from lastbit.rule import Edits, MismatchError, Site
-from lastbit.schedule import Schedule, Seq, parse_schedule
+from lastbit.rule import Edits, MismatchError, Parameter, Require, Site
+from lastbit.schedule import AnyOrder, Lanes, Schedule, Seq, Split, parse_schedule, tree_of
 from lastbit.text import native_rounding
 
 N = TypeVar("N", bound=Node)
@@ -188,7 +190,7 @@ def sum_in(root: Node) -> Sum:
     """
     node = only(find(root, Reduce, lambda node: node.op == "sum"), "the value holds one sum")
     if node.schedule is None or node.acc is None:
-        raise MismatchError("the sum has an accumulator and a schedule, such as `acc f32 seq`")
+        raise MismatchError("the sum has an accumulator and a schedule")
     return Sum(root, node, node.schedule, node.acc)
 
 
@@ -257,3 +259,35 @@ def schedule_in(site: Site, parameter: str, default: Schedule) -> Schedule:
     """Return a parameter that is a schedule, or `default` where its text is empty."""
     text = site.text(parameter)
     return parse_schedule(text) if text else default
+
+
+def pieces_of(level: Split | Lanes, length: int) -> list[tuple[int, ...]]:
+    """Return which terms each piece of a split sum, or each lane, takes."""
+    bare = dataclasses.replace(level, inner=AnyOrder(), outer=AnyOrder(), partials=None, acc=None)
+    return [piece[1:] for piece in tree_of(bare, length)[1:]]
+
+
+# Parameters and requirements that several rules have.
+
+PIECES = Parameter("n", "count", "the number of pieces")
+TILE = Parameter("tile", "length", "terms that stay in one piece", 1, axis=sum_length)
+BLOCK = Parameter("block", "length", "terms in a block of K", axis=sum_length)
+
+PIECES_FIT = Require(
+    "n <= K",
+    lambda site: site.integer("n") <= sum_length(site),
+    lambda site: f"K={sum_length(site)}, n={site.integer('n')}",
+)
+NO_GRID = Require(
+    "the value is rounded to a format that is no grid",
+    lambda site: not outer_rounding(site.node).rounding.format.is_grid,
+    lambda site: outer_rounding(site.node).rounding.format.short,
+)
+NO_GRID_FORMAT = Require(
+    "format is no grid",
+    lambda site: not format_of(site.text("format")).is_grid,
+    lambda site: f"format={site.text('format')}",
+)
+NO_RESULT = Require(
+    "the value is no result of the program", lambda site: site.name not in site.program.outputs
+)

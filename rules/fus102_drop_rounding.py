@@ -1,0 +1,47 @@
+"""FUS102 drop-rounding: an intermediate value is passed on without its rounding.
+
+Why it matters: a fused kernel keeps the value in a wide register, and the rounding that its
+store performed disappears. The result is often nearer the exact one, and it is another result:
+(x + y) + x in bf16 changes in 18 of 100 elements.
+Error: one rounding less, relative error at most u of the dropped format (2^-8 of bf16).
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 2.2 (the model of
+a rounding); pytorch#195214 and pytorch#168126.
+"""
+
+from lastbit.change import Change
+from lastbit.patterns import NO_GRID, NO_RESULT, outer_rounding, unrounded
+from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
+
+
+def rewrite(site: Site) -> Edits:
+    """Take the rounding off; readers read the real number."""
+    return {site.name: unrounded(site.node)}
+
+
+RULE = Rewrite(
+    code="FUS102",
+    name="drop-rounding",
+    claim=Change.ROUNDING,
+    prose=__doc__,
+    graph="""
+        g: bf16[N]
+        u: bf16[N]
+        t: bf16 = silu(g)
+        z: bf16 = t * u
+        q: e4m3fn = u / 2 saturate
+        r: bf16 = q * g
+    """,
+    at=("t",),
+    sizes={"N": 1},
+    rewrite=rewrite,
+    requires=(NO_GRID, NO_RESULT),
+    examples=(
+        breaks(g=0.75, u=1.5),  # silu(0.75) lies 0.4 ulp above its rounding
+        holds(g=0.75, u=2),  # a power of two scales t and its rounding alike
+        rejects("the value is rounded to a format that is no grid", g=1, u=1, at=("q",)),
+        rejects("the value is no result of the program", g=1, u=1, at=("z",)),
+    ),
+    title=lambda site: (
+        f"`{site.name}` is no longer rounded to {outer_rounding(site.node).rounding.format.short}"
+    ),
+)

@@ -1,0 +1,57 @@
+"""RED203 split-k-bf16-partials: partial sums are stored in a narrow format before they are added.
+
+Why it matters: a split-K kernel that writes its partial sums in the output's format halves their
+traffic and rounds each of them.
+Error: each partial sum gains a relative error of u of the narrow format (2^-8 of bf16), so the
+bound grows by that times the sum of absolute partial sums.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2;
+pytorch, `allow_bf16_reduced_precision_reduction` (Numerical accuracy, in its documentation).
+"""
+
+from lastbit.change import Change
+from lastbit.patterns import NO_GRID_FORMAT, PIECES, PIECES_FIT, TILE, sum_of
+from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
+from lastbit.schedule import Seq, Split
+
+
+def rewrite(site: Site) -> Edits:
+    """Split the schedule of the sum, with partial sums in `format`."""
+    total = sum_of(site)
+    schedule = Split(
+        site.integer("n"),
+        tile=site.integer("tile"),
+        inner=total.schedule,
+        outer=Seq(),
+        partials=site.text("format"),
+    )
+    return {site.name: total.scheduled(schedule)}
+
+
+RULE = Rewrite(
+    code="RED203",
+    name="split-k-bf16-partials",
+    claim=Change.ROUNDING,
+    prose=__doc__,
+    graph="""
+        x: f32[K]
+        y: f32 = sum(x) acc f32 seq
+    """,
+    at=("y",),
+    sizes={"K": 4},
+    rewrite=rewrite,
+    parameters=(
+        PIECES,
+        TILE,
+        Parameter("format", "format", "the format of the stored partial sums", "bf16"),
+    ),
+    requires=(PIECES_FIT, NO_GRID_FORMAT),
+    examples=(
+        breaks({"n": 2}, x=(1, "0x1p-8", 1, "0x1p-8")),  # each partial sum ties in bf16
+        holds({"n": 2}, x=(1, "0x1p-7", 1, "0x1p-7")),  # partial sums are bf16 values
+        rejects("n <= K", {"n": 8}, x=1),
+        rejects("format is no grid", {"n": 2, "format": "e5m2"}, x=1),
+    ),
+    title=lambda site: (
+        f"the {site.integer('n')} partial sums of `{site.name}` are stored in {site.text('format')}"
+    ),
+)

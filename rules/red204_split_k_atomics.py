@@ -1,0 +1,48 @@
+"""RED204 split-k-atomics: partial sums are added by atomic operations, in the order they arrive.
+
+Why it matters: arrival is decided by timing, so two runs on the same input can give other bits.
+Nothing in the program, its input or its seed fixes the result.
+Error: gamma(K/n + n - 2) times the sum of absolute terms holds for every order; the results of
+one input form a set.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2 (the bound is
+the same for each order); transformers#43362 (`index_add_`).
+"""
+
+from lastbit.change import Change
+from lastbit.patterns import PIECES, PIECES_FIT, TILE, sum_of
+from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
+from lastbit.schedule import AnyOrder, Split
+
+
+def rewrite(site: Site) -> Edits:
+    """Split the schedule of the sum, with pieces added in any order."""
+    total = sum_of(site)
+    schedule = Split(
+        site.integer("n"), tile=site.integer("tile"), inner=total.schedule, outer=AnyOrder()
+    )
+    return {site.name: total.scheduled(schedule)}
+
+
+RULE = Rewrite(
+    code="RED204",
+    name="split-k-atomics",
+    claim=Change.REASSOCIATION,
+    prose=__doc__,
+    graph="""
+        x: f32[K]
+        y: f32 = sum(x) acc f32 seq
+    """,
+    at=("y",),
+    sizes={"K": 3},
+    rewrite=rewrite,
+    parameters=(PIECES, TILE),
+    requires=(PIECES_FIT,),
+    examples=(
+        breaks({"n": 3}, x=(1, "0x1p-24", "0x1p-24")),  # the last two first: one ulp more
+        holds({"n": 3}, x=(1, 2, 3)),  # exact in every order
+        rejects("n <= K", {"n": 4}, x=1),
+    ),
+    title=lambda site: (
+        f"the {site.integer('n')} partial sums of `{site.name}` are added in the order they arrive"
+    ),
+)

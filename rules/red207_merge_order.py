@@ -1,0 +1,64 @@
+"""RED207 merge-order: the partial sums stay, and they are added in another order.
+
+Why it matters: pieces that are added as they come, by rank, by address or in a tree differ in the
+last bits. 1 + 2^-24 + 2^-24 in f32 is 1 from the left and 1 + 2^-23 from the right.
+Error: both orders keep the bound gamma(n - 1) times the sum of absolute partial sums.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.1 and 4.2.
+"""
+
+import dataclasses
+
+from lastbit.change import Change
+from lastbit.patterns import pieces_of, schedule_in, sum_of
+from lastbit.rule import Edits, MismatchError, Parameter, Rewrite, Site, breaks, holds, rejects
+from lastbit.schedule import Lanes, Nested, Schedule, Split, tree_of_pairs
+
+
+def _schedule(site: Site) -> Schedule:
+    total = sum_of(site)
+    schedule = total.schedule
+    if not isinstance(schedule, Split | Lanes):
+        raise MismatchError("the sum has partial sums: split or lanes")
+    outer = schedule_in(site, "outer", _backwards(len(pieces_of(schedule, total.length))))
+    return dataclasses.replace(schedule, outer=outer)
+
+
+def _backwards(count: int) -> Schedule:
+    nested: Nested = ()
+    for i in reversed(range(count)):
+        nested = (nested, i)
+    return tree_of_pairs(nested)
+
+
+def rewrite(site: Site) -> Edits:
+    """Replace the outer level of the schedule."""
+    return {site.name: sum_of(site).scheduled(_schedule(site))}
+
+
+RULE = Rewrite(
+    code="RED207",
+    name="merge-order",
+    claim=Change.REASSOCIATION,
+    prose=__doc__,
+    graph="""
+        x: f32[K]
+        y: f32 = sum(x) acc f32 split(3)
+        z: f32 = sum(x) acc f32 seq
+    """,
+    at=("y",),
+    sizes={"K": 3},
+    rewrite=rewrite,
+    parameters=(
+        Parameter("outer", "schedule", "how the pieces are added; last first if not given", ""),
+    ),
+    examples=(
+        breaks(x=(1, "0x1p-24", "0x1p-24")),  # the last two first: one ulp more
+        breaks({"outer": "tree((0, (1, 2)))"}, x=(1, "0x1p-24", "0x1p-24")),
+        holds(x=(1, 2, 3)),  # exact in every order
+        rejects("the sum has partial sums: split or lanes", x=1, at=("z",)),
+    ),
+    title=lambda site: (
+        f"the partial sums of `{site.name}` are added by "
+        f"{site.text('outer') or 'seq, the last one first'}"
+    ),
+)

@@ -1,0 +1,57 @@
+"""RED209 change-schedule: a sum is evaluated by another tree.
+
+Why it matters: another library, tile shape, number of warps or vector width brings another tree,
+and with it other bits, on the same input and with the same formats.
+Error: gamma(h) times the sum of absolute terms, where h is the height of the tree: the largest
+number of additions that a term goes through.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.1 and 4.2;
+Xie et al., "FPRev" (arXiv 2411.00442), which reveals the trees of libraries.
+"""
+
+from lastbit.change import Change
+from lastbit.patterns import sum_of
+from lastbit.rule import Edits, Parameter, Require, Rewrite, Site, breaks, holds, rejects
+from lastbit.schedule import formats, parse_schedule
+
+
+def rewrite(site: Site) -> Edits:
+    """Replace the schedule of the sum."""
+    return {site.name: sum_of(site).scheduled(parse_schedule(site.text("schedule")))}
+
+
+def _formats_stay(site: Site) -> bool:
+    total = sum_of(site)
+    new, acc = parse_schedule(site.text("schedule")), total.acc.format.short
+    return formats(new, acc) == formats(total.schedule, acc)
+
+
+RULE = Rewrite(
+    code="RED209",
+    name="change-schedule",
+    claim=Change.REASSOCIATION,
+    prose=__doc__,
+    graph="""
+        x: f32[K]
+        y: f32 = sum(x) acc f32 seq
+    """,
+    at=("y",),
+    sizes={"K": 4},
+    rewrite=rewrite,
+    parameters=(Parameter("schedule", "schedule", "the schedule of the sum"),),
+    requires=(
+        Require(
+            "the formats of the accumulators stay",
+            _formats_stay,
+            lambda site: f"schedule={site.text('schedule')}",
+        ),
+    ),
+    examples=(
+        breaks({"schedule": "pairwise"}, x=(2**24, 1, 1, 1)),  # 1 + 1 is added at once
+        breaks({"schedule": "lanes(2)"}, x=(2**24, 1, 1, 1)),
+        holds({"schedule": "pairwise(4)"}, x=(2**24, 1, 1, 1)),  # one run of four terms: seq
+        rejects(
+            "the formats of the accumulators stay", {"schedule": "split(2, partials=bf16)"}, x=1
+        ),
+    ),
+    title=lambda site: f"`{site.name}` is summed by `{site.text('schedule')}`",
+)
