@@ -18,6 +18,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import cast
 
 from lastbit.errors import LastbitError
 from lastbit.formats import Format
@@ -158,6 +159,11 @@ class View(Node):
         """Return what is viewed."""
         return self.xs
 
+    @property
+    def bounds(self) -> tuple[tuple[int, int, int], ...]:
+        """Return (start, stop, step) of each axis of a slice; stop may be -1, before the first."""
+        return cast("tuple[tuple[int, int, int], ...]", self.params)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _view_shape(self))
         self._seal(self.kind, self.params)
@@ -187,12 +193,14 @@ def _view_shape(view: View) -> Shape:
         if view.kind == "broadcast" and broadcast_shapes(first, shape) != shape:
             raise ShapeError(f"{list(first)} does not broadcast to {list(shape)}.")
         if view.kind == "reshape" and _volume(shape) != _volume(first):
-            raise ShapeError(f"{list(first)} cannot become {list(shape)}: other number of elements.")
+            raise ShapeError(
+                f"{list(first)} cannot become {list(shape)}: other number of elements."
+            )
         return shape
     if view.kind == "transpose":
         return tuple(first[int(str(axis))] for axis in view.params)
     if view.kind == "slice":
-        return tuple(len(range(*bounds)) for bounds in view.params)  # type: ignore[misc]
+        return tuple(len(range(*bounds)) for bounds in view.bounds)
     if view.kind == "concat":
         axis = int(str(view.params[0]))
         rest = {x.shape[:axis] + x.shape[axis + 1 :] for x in view.xs}

@@ -142,12 +142,12 @@ COMPOSITES: dict[str, Composite] = {
         "the largest magnitude along axis",
         lambda c: Reduce("max", apply("abs", *c.xs), c.axis),
     ),
-    "max": Composite(1, "the maximum along axis", lambda c: Reduce("max", *c.xs, c.axis)),
-    "min": Composite(1, "the minimum along axis", lambda c: Reduce("min", *c.xs, c.axis)),
+    "max": Composite(1, "the maximum along axis", lambda c: Reduce("max", c.xs[0], c.axis)),
+    "min": Composite(1, "the minimum along axis", lambda c: Reduce("min", c.xs[0], c.axis)),
     "matmul": Composite(
         2,
         "the product of [M, K] and [K, N], by the statement's schedule",
-        lambda c: matmul(*c.xs, c.schedule, c.acc),
+        lambda c: matmul(c.xs[0], c.xs[1], c.schedule, c.acc),
     ),
     "softmax": Composite(1, "exp(x - max x) / sum of these, along axis", _softmax),
     "rms_norm": Composite(3, "x * rsqrt(mean(x^2) + eps) * weight, along axis", _rms_norm),
@@ -157,9 +157,7 @@ COMPOSITES: dict[str, Composite] = {
         lambda c: reshape_node(c.xs[0], c.sizes),
         integers=True,
     ),
-    "broadcast": Composite(
-        1, "repeated to a shape: broadcast(0, 2, 8)", _broadcast, integers=True
-    ),
+    "broadcast": Composite(1, "repeated to a shape: broadcast(0, 2, 8)", _broadcast, integers=True),
     "transpose": Composite(
         1, "axes in another order: transpose(x, 1, 0)", _transpose, integers=True
     ),

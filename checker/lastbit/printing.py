@@ -26,7 +26,7 @@ def print_graph(graph: Graph) -> str:
 def tail_words(rounding: Rounding) -> str:
     """Return the words that follow an expression, with a leading space, or nothing."""
     plain = Rounding.of(rounding.format)
-    words = []
+    words: list[str] = []
     if rounding.mode != plain.mode:
         words.append(rounding.mode)
     if rounding.overflow != plain.overflow:
@@ -60,12 +60,12 @@ class _Printer:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         nodes = list(topological(graph.values.values()))
-        self.products = _products(nodes)
+        self.products, self.factors = _products(nodes)
         visible = {node.key for node in graph.values.values()}
         uses: Counter[bytes] = Counter()
         for node in reversed(nodes):
             if node.key in visible:
-                args = _factors(self.products[node.key]) if node.key in self.products else node.args
+                args: tuple[Node, ...] = self.factors.get(node.key, node.args)
                 uses.update(arg.key for arg in args)
                 visible.update(arg.key for arg in args)
         self.nodes = [node for node in nodes if node.key in visible]
@@ -149,7 +149,7 @@ class _Printer:
 
     def _view(self, node: View) -> str:
         if node.key in self.products:
-            a, b = _factors(self.products[node.key])
+            a, b = self.factors[node.key]
             return f"matmul({self._expr(a)}, {self._expr(b)})"
         if node.kind == "concat":
             return f"concat({self._list(node.xs)}, axis={node.params[0]})"
@@ -158,7 +158,7 @@ class _Printer:
             return f"{node.kind}({self._expr(node.xs[0])}{sizes})"
         x = self._expr(node.xs[0], _ATOM)
         parts = []
-        for (start, stop, step), size in zip(node.params, node.xs[0].shape, strict=True):  # type: ignore[misc]
+        for (start, stop, step), size in zip(node.bounds, node.xs[0].shape, strict=True):
             if (start, stop, step) == (0, size, 1):
                 parts.append(":")
             elif step > 0:
@@ -174,26 +174,28 @@ def _acc_text(node: Reduce) -> str:
     return f" acc {node.acc.format.short} {node.schedule}"
 
 
-def _products(nodes: list[Node]) -> dict[bytes, Reduce]:
-    """Return the sum behind each node that is a matrix product."""
-    out: dict[bytes, Reduce] = {}
+def _products(
+    nodes: list[Node],
+) -> tuple[dict[bytes, Reduce], dict[bytes, tuple[Node, Node]]]:
+    """Return the sum behind each node that is a matrix product, and the two factors."""
+    sums: dict[bytes, Reduce] = {}
+    factors: dict[bytes, tuple[Node, Node]] = {}
     for node in nodes:
         if not (isinstance(node, View) and node.kind == "reshape"):
             continue
         inner = node.xs[0]
         if not (isinstance(inner, Reduce) and inner.op == "sum"):
             continue
-        factors = _factors(inner)
-        if factors and matmul(*factors, inner.schedule, inner.acc).key == node.key:
-            out[node.key] = inner
-    return out
+        pair = _factors(inner)
+        if pair and matmul(*pair, inner.schedule, inner.acc).key == node.key:
+            sums[node.key], factors[node.key] = inner, pair
+    return sums, factors
 
 
-def _factors(inner: Node) -> tuple[Node, ...]:
-    match inner:
-        case Reduce(x=Map(fn="mul", xs=(View(kind="reshape", xs=(a,)), View(kind="reshape") as c))):
+def _factors(inner: Reduce) -> tuple[Node, Node] | None:
+    match inner.x:
+        case Map(fn="mul", xs=(View(kind="reshape", xs=(a,)), View(kind="reshape") as c)):
             match c.xs[0]:
                 case View(kind="transpose", xs=(b,)) if len(a.shape) == len(b.shape) == 2:
-                    if a.shape[1] == b.shape[0]:
-                        return a, b
-    return ()
+                    return (a, b) if a.shape[1] == b.shape[0] else None
+    return None

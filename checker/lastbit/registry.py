@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import textwrap
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -68,3 +69,23 @@ def find_rule(name: str) -> Rewrite:
             return rule
     names = {word for rule in rules.values() for word in (rule.name, rule.code)}
     raise InputError([Problem(f"unknown rule {name!r}", did_you_mean(name, names))])
+
+
+def explain(name: str) -> str:
+    """Return what a rule means: its prose, claim, parameters, requirements, and its two graphs.
+
+    Raises:
+        InputError: there is no rule of that code or name.
+    """
+    rule = find_rule(name)
+    lines = [rule.prose.strip(), "", f"Claim: {rule.claim}"]
+    if rule.parameters:
+        lines += ["", "Parameters:"]
+        for parameter in rule.parameters:
+            given = "" if parameter.default is None else f" (default {parameter.default})"
+            lines.append(f"  {parameter.name}: {parameter.meaning}{given}")
+    if rule.requires:
+        lines += ["", "Requires:", *(f"  {require.text}" for require in rule.requires)]
+    graph = textwrap.indent(textwrap.dedent(rule.graph).strip(), "  ")
+    lines += ["", f"Before, at {', '.join(rule.at)}:", graph]
+    return "\n".join(lines) + "\n"

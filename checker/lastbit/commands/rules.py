@@ -13,9 +13,9 @@ def command(shown: str) -> None:
     """Print one line for each rule, ordered by code."""
     from lastbit.registry import load_rules
 
-    rules = sorted(load_rules(), key=lambda rule: rule.code)
+    rules = load_rules().values()
     rows = [
-        {"code": rule.code, "name": rule.name, "claim": str(rule.claim), "title": rule.title}
+        {"code": rule.code, "name": rule.name, "claim": str(rule.claim), "title": rule.summary}
         for rule in rules
     ]
     if shown == "json":

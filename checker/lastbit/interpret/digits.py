@@ -54,9 +54,9 @@ class Digits:
         return _fits(self, rounding)
 
     def __mul__(self, other: Digits) -> Digits:
-        return Digits(
-            self.count + other.count, self.least + other.least, self.bound * other.bound
-        )
+        powers = self.count == 1 or other.count == 1  # of two: the significand stays as it is
+        count = max(self.count, other.count) if powers else self.count + other.count
+        return Digits(count, self.least + other.least, self.bound * other.bound)
 
     def __add__(self, other: Digits) -> Digits:
         if self == ZERO or other == ZERO:
@@ -103,7 +103,7 @@ def join(*known: Digits | None) -> Digits | None:
             return None
         if digits == ZERO:
             continue
-        if out == ZERO or out == digits:
+        if out in (ZERO, digits):
             out = digits
             continue
         same = out.source if out.source == digits.source else None

@@ -10,7 +10,8 @@ are one sum, however they were written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from lastbit.graph import Const, Graph, Input, Map, Node, Reduce, Round, View, topological
 from lastbit.interpret.policy import Policy
@@ -18,10 +19,11 @@ from lastbit.rounding import Rounding
 from lastbit.schedule import Schedule, fold, formats
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
-class Domain(Protocol[T]):
-    """What a value domain brings; `T` is a tensor of its values.
+class Domain(Protocol[T, S]):
+    """What a value domain brings; `T` is a tensor of its values, `S` a tensor of open sums.
 
     A value of `T` that `close` returned remembers the sum it closed; views and negation keep it.
     """
@@ -53,22 +55,22 @@ class Domain(Protocol[T]):
     def tree(self, x: T, axis: int, schedule: Schedule, rounding: Rounding) -> T:
         """Return the sum along an axis by a schedule, rounded at every node."""
 
-    def open(self, x: T, rounding: Rounding) -> T:
+    def open(self, x: T, rounding: Rounding) -> S:
         """Return x as terms of a sum that `rounding` will close."""
 
-    def merge(self, sums: list[T]) -> T:
+    def merge(self, sums: list[S]) -> S:
         """Return the sum of open sums."""
 
-    def gather(self, x: T, axis: int) -> T:
+    def gather(self, x: S, axis: int) -> S:
         """Return the open sum along an axis of open sums."""
 
-    def close(self, x: T, rounding: Rounding) -> T:
+    def close(self, x: S, rounding: Rounding) -> T:
         """Return the value of an open sum, rounded once."""
 
 
 def evaluate(
     roots: Iterable[Node],
-    domain: Domain[T],
+    domain: Domain[T, S],
     policy: Policy,
     known: MutableMapping[bytes, T] | None = None,
     tick: Callable[[], None] | None = None,
@@ -95,12 +97,12 @@ def evaluate(
     return [values[node.key] for node in wanted]
 
 
-def results(graph: Graph, domain: Domain[T], policy: Policy) -> dict[str, T]:
+def results(graph: Graph, domain: Domain[T, S], policy: Policy) -> dict[str, T]:
     """Return the value of each output of a graph, by name."""
     return dict(zip(graph.outputs, evaluate(graph.results, domain, policy), strict=True))
 
 
-def _value(node: Node, values: Mapping[bytes, T], domain: Domain[T], policy: Policy) -> T:
+def _value(node: Node, values: Mapping[bytes, T], domain: Domain[T, S], policy: Policy) -> T:
     match node:
         case Input():
             return domain.input(node)
@@ -130,7 +132,7 @@ def _is_sum(node: Node) -> bool:
     return isinstance(node, Map) and node.fn in ("add", "sub")
 
 
-def _terms(node: Node, values: Mapping[bytes, T], domain: Domain[T]) -> list[T]:
+def _terms(node: Node, values: Mapping[bytes, T], domain: Domain[T, S]) -> list[T]:
     """Return the terms of an unrounded sum such as `a + (b - c)`."""
     if not (isinstance(node, Map) and _is_sum(node)):
         return [values[node.key]]
@@ -141,7 +143,7 @@ def _terms(node: Node, values: Mapping[bytes, T], domain: Domain[T]) -> list[T]:
     return _terms(left, values, domain) + negated
 
 
-def _sum(node: Reduce, x: T, domain: Domain[T], policy: Policy) -> T:
+def _sum(node: Reduce, x: T, domain: Domain[T, S], policy: Policy) -> T:
     if node.acc is None or node.schedule is None or policy < Policy.ROUND:
         return domain.total(x, node.axis)
     if policy == Policy.BITS:
@@ -149,61 +151,75 @@ def _sum(node: Reduce, x: T, domain: Domain[T], policy: Policy) -> T:
     acc = node.acc
     if formats(node.schedule, acc.format.short) <= {acc.format.short}:
         return domain.close(domain.gather(domain.open(x, acc), node.axis), acc)
-    levels = _Levels(x, node, domain, acc)
+    levels: _Levels[T, S] = _Levels(x, node, domain, acc)
     return levels.closed(fold(node.schedule, node.length, acc.format.short, levels))
 
 
-class _Levels:
-    """The algebra of ROUND for a schedule with several formats: one rounding a level.
+@dataclass(frozen=True, slots=True)
+class _Part(Generic[T, S]):
+    """A value in the tree of a sum: an exact element, or an open sum in a format.
 
-    A value is (tensor, format); a format of None marks an exact element, else an open sum.
+    Attributes:
+        element: the element, or None.
+        sum: the open sum, or None; neither: nothing was added yet.
+        format: the format of the sum.
     """
 
-    def __init__(self, x: T, node: Reduce, domain: Domain[T], acc: Rounding) -> None:
+    element: T | None = None
+    sum: S | None = None
+    format: str = ""
+
+
+class _Levels(Generic[T, S]):
+    """The algebra of ROUND for a schedule with several formats: one rounding a level."""
+
+    def __init__(self, x: T, node: Reduce, domain: Domain[T, S], acc: Rounding) -> None:
         self.x, self.node, self.domain, self.acc = x, node, domain, acc
 
     def _rounding(self, fmt: str) -> Rounding:
         return self.acc if fmt == self.acc.format.short else Rounding.of(fmt)
 
-    def closed(self, value: tuple[T | None, str | None]) -> T:
-        tensor, fmt = value
-        if tensor is None:
+    def closed(self, part: _Part[T, S]) -> T:
+        """Return the value of a part, rounded if it is a sum."""
+        if part.element is not None:
+            return part.element
+        if part.sum is None:
             return self.domain.total(self.x, self.node.axis)
-        return tensor if fmt is None else self.domain.close(tensor, self._rounding(fmt))
+        return self.domain.close(part.sum, self._rounding(part.format))
 
-    def _opened(self, value: tuple[T | None, str | None], fmt: str) -> T | None:
-        if value[0] is None or value[1] == fmt:
-            return value[0]
-        return self.domain.open(self.closed(value), self._rounding(fmt))
+    def _opened(self, part: _Part[T, S], fmt: str) -> S | None:
+        if part.element is None and (part.sum is None or part.format == fmt):
+            return part.sum
+        return self.domain.open(self.closed(part), self._rounding(fmt))
 
-    def zero(self, fmt: str) -> tuple[T | None, str | None]:
-        return None, fmt
+    def _merged(self, parts: Iterable[_Part[T, S]], fmt: str) -> _Part[T, S]:
+        opened = [sum_ for part in parts if (sum_ := self._opened(part, fmt)) is not None]
+        return _Part(None, self.domain.merge(opened) if opened else None, fmt)
 
-    def leaf(self, i: int) -> tuple[T | None, str | None]:
+    def zero(self, fmt: str) -> _Part[T, S]:
+        """Return an empty sum."""
+        return _Part(None, None, fmt)
+
+    def leaf(self, i: int) -> _Part[T, S]:
+        """Return an element of the operand."""
         axis, shape = self.node.axis, self.node.x.shape
         bounds = tuple((i, i + 1, 1) if a == axis else (0, n, 1) for a, n in enumerate(shape))
-        return self.domain.view(View("slice", (self.node.x,), bounds), (self.x,)), None
+        return _Part(self.domain.view(View("slice", (self.node.x,), bounds), (self.x,)))
 
-    def add(
-        self, a: tuple[T | None, str | None], b: tuple[T | None, str | None], fmt: str
-    ) -> tuple[T | None, str | None]:
-        parts = [p for p in (self._opened(a, fmt), self._opened(b, fmt)) if p is not None]
-        return (self.domain.merge(parts), fmt) if parts else (None, fmt)
+    def add(self, a: _Part[T, S], b: _Part[T, S], fmt: str) -> _Part[T, S]:
+        """Join two sums."""
+        return self._merged((a, b), fmt)
 
     def fused(
-        self,
-        acc: tuple[T | None, str | None],
-        terms: list[tuple[T | None, str | None]],
-        machine: str,
-        fmt: str,
-    ) -> tuple[T | None, str | None]:
-        return self.any_order([acc, *terms], fmt)
+        self, acc: _Part[T, S], terms: list[_Part[T, S]], machine: str, fmt: str
+    ) -> _Part[T, S]:
+        """Join all terms of a step."""
+        return self._merged((acc, *terms), fmt)
 
-    def convert(self, value: tuple[T | None, str | None], fmt: str) -> tuple[T | None, str | None]:
-        return self._opened(value, fmt), fmt
+    def convert(self, value: _Part[T, S], fmt: str) -> _Part[T, S]:
+        """Close a sum and open it in another format."""
+        return _Part(None, self._opened(value, fmt), fmt)
 
-    def any_order(
-        self, values: list[tuple[T | None, str | None]], fmt: str
-    ) -> tuple[T | None, str | None]:
-        parts = [p for p in (self._opened(v, fmt) for v in values) if p is not None]
-        return (self.domain.merge(parts), fmt) if parts else (None, fmt)
+    def any_order(self, values: list[_Part[T, S]], fmt: str) -> _Part[T, S]:
+        """Join all values."""
+        return self._merged(values, fmt)

@@ -7,7 +7,7 @@ rounding is decided.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lastbit.errors import LastbitError
-from lastbit.formats import Exact
+from lastbit.formats import Exact, Format
 from lastbit.graph import Const, Input, View
 from lastbit.interpret.views import view_array
-from lastbit.machines import exact_step
+from lastbit.machines import Product, product, step, unit_of
 from lastbit.reals import FUNCTIONS, named
 from lastbit.rounding import Rounding, round_exact
-from lastbit.schedule import Schedule, fold
+from lastbit.schedule import Fused, Schedule, fold, levels
 
 Objects = NDArray[Any]
 
@@ -44,10 +44,14 @@ class Numbers:
     Attributes:
         array: `Number` objects.
         sum: where a rounding closed a sum here, the exact sum and the rounding.
+        format: the format of which the numbers are values, where one is known.
+        factors: the two operands, where this is a product of values of formats.
     """
 
     array: Objects
     sum: tuple[Objects, Rounding] | None = None
+    format: Format | None = None
+    factors: tuple[Numbers, Numbers] | None = None
 
 
 class ExactDomain:
@@ -55,14 +59,19 @@ class ExactDomain:
 
     Args:
         inputs: for each input its values, an array of `Number` objects of the input's shape.
+
+    Attributes:
+        ordinary: whether every rounded value so far was finite, no nonzero one below the
+            smallest normal number of its format, and no zero negative.
     """
 
     def __init__(self, inputs: Mapping[str, Objects]) -> None:
         self.inputs = inputs
+        self.ordinary = True
 
     def input(self, node: Input) -> Numbers:
         """Return the given values."""
-        return Numbers(self.inputs[node.name])
+        return Numbers(self.inputs[node.name], format=node.format)
 
     def const(self, node: Const) -> Numbers:
         """Return a constant."""
@@ -77,28 +86,45 @@ class ExactDomain:
         """
         if fn not in FUNCTIONS:
             raise OpaqueError(f"the function {fn!r} is opaque: it has no exact value.")
-        apply = np.frompyfunc(FUNCTIONS[fn], len(xs), 1)
-        out = _objects(apply(*(x.array for x in xs)))
+        out = elementwise(FUNCTIONS[fn], *(x.array for x in xs))
         if fn == "neg" and xs[0].sum is not None:
-            return Numbers(out, (_objects(apply(xs[0].sum[0])), xs[0].sum[1]))
+            negated = elementwise(FUNCTIONS[fn], xs[0].sum[0])
+            return Numbers(out, (negated, xs[0].sum[1]), xs[0].format)
+        if fn in ("neg", "abs") and xs[0].format is not None and xs[0].format.kind == "float":
+            return Numbers(out, format=xs[0].format)
+        if fn == "mul" and xs[0].format is not None and xs[1].format is not None:
+            return Numbers(out, factors=(xs[0], xs[1]))
         return Numbers(out)
 
     def view(self, node: View, xs: tuple[Numbers, ...]) -> Numbers:
         """Return a view; a closed sum stays one."""
         out = view_array(node, tuple(x.array for x in xs))
-        if len(xs) == 1 and xs[0].sum is not None:
-            return Numbers(out, (view_array(node, (xs[0].sum[0],)), xs[0].sum[1]))
-        return Numbers(out)
+        formats = {x.format for x in xs}
+        fmt = formats.pop() if len(formats) == 1 else None
+        if len(xs) > 1:
+            return Numbers(out, format=fmt)
+        (x,) = xs
+        closed = None if x.sum is None else (view_array(node, (x.sum[0],)), x.sum[1])
+        factors = None
+        if x.factors is not None:
+            a, b = (
+                Numbers(
+                    view_array(node, (np.broadcast_to(f.array, x.array.shape),)), None, f.format
+                )
+                for f in x.factors
+            )
+            factors = a, b
+        return Numbers(out, closed, fmt, factors)
 
     def round(self, x: Numbers, rounding: Rounding) -> Numbers:
         """Round every element."""
-        return Numbers(rounded(x.array, rounding))
+        return Numbers(self.rounded(x.array, rounding), format=rounding.format)
 
     def clamp(self, x: Numbers, rounding: Rounding) -> Numbers:
         """Limit every element to the finite range of the format."""
         low, high = rounding.format.min_finite, rounding.format.max_finite
         clamp = FUNCTIONS["clamp"]
-        return Numbers(_objects(np.frompyfunc(lambda v: clamp(v, low, high), 1, 1)(x.array)))
+        return Numbers(elementwise(lambda v: clamp(v, low, high), x.array))
 
     def extreme(self, op: str, x: Numbers, axis: int) -> Numbers:
         """Return the maximum or minimum along an axis; of nothing, its identity."""
@@ -111,10 +137,13 @@ class ExactDomain:
 
     def tree(self, x: Numbers, axis: int, schedule: Schedule, rounding: Rounding) -> Numbers:
         """Return the sum along an axis by a schedule."""
-        slabs = np.moveaxis(x.array, axis, 0)
-        algebra = ExactTree(slabs, rounding)
+        array = x.array
+        if any(isinstance(level, Fused) for level in levels(schedule)):
+            array = _products(x)
+        slabs = np.moveaxis(array, axis, 0)
+        algebra = ExactTree(self, slabs, rounding)
         value = fold(schedule, slabs.shape[0], rounding.format.short, algebra)
-        return Numbers(np.expand_dims(_objects(value), axis))
+        return Numbers(np.expand_dims(_objects(value), axis), format=rounding.format)
 
     def open(self, x: Numbers, rounding: Rounding) -> Numbers:
         """Return the terms of a sum; a closed sum of the same rounding opens again."""
@@ -126,7 +155,7 @@ class ExactDomain:
         """Add exactly."""
         out = sums[0].array
         for s in sums[1:]:
-            out = _add(out, s.array)
+            out = elementwise(FUNCTIONS["add"], out, s.array)
         return Numbers(out)
 
     def gather(self, x: Numbers, axis: int) -> Numbers:
@@ -135,14 +164,22 @@ class ExactDomain:
 
     def close(self, x: Numbers, rounding: Rounding) -> Numbers:
         """Round an exact sum once."""
-        return Numbers(rounded(x.array, rounding), (x.array, rounding))
+        value = self.rounded(x.array, rounding)
+        return Numbers(value, (x.array, rounding), rounding.format)
+
+    def rounded(self, array: Objects, rounding: Rounding) -> Objects:
+        """Return the elements of an array of numbers, each rounded; note what is not ordinary."""
+        out = rounded(array, rounding)
+        if self.ordinary and not ordinary(out, rounding.format):
+            self.ordinary = False
+        return out
 
 
 class ExactTree:
     """The algebra of a schedule on slabs of exact numbers."""
 
-    def __init__(self, slabs: Objects, acc: Rounding) -> None:
-        self.slabs, self.acc = slabs, acc
+    def __init__(self, domain: ExactDomain, slabs: Objects, acc: Rounding) -> None:
+        self.domain, self.slabs, self.acc = domain, slabs, acc
 
     def _rounding(self, fmt: str) -> Rounding:
         return self.acc if fmt == self.acc.format.short else Rounding.of(fmt)
@@ -157,16 +194,17 @@ class ExactTree:
 
     def add(self, a: Objects, b: Objects, fmt: str) -> Objects:
         """Return Round(a + b)."""
-        return rounded(_add(a, b), self._rounding(fmt))
+        total = elementwise(FUNCTIONS["add"], _values(a), _values(b))
+        return self.domain.rounded(total, self._rounding(fmt))
 
     def convert(self, value: Objects, fmt: str) -> Objects:
         """Return Round(value)."""
-        return rounded(value, self._rounding(fmt))
+        return self.domain.rounded(_values(value), self._rounding(fmt))
 
     def fused(self, acc: Objects, terms: list[Objects], machine: str, fmt: str) -> Objects:
         """Return the accumulator after one step of a matrix unit."""
-        step = np.frompyfunc(lambda c, *t: exact_step(machine, c, t, fmt), 1 + len(terms), 1)
-        return _objects(step(acc, *terms))
+        unit = unit_of(machine)
+        return elementwise(lambda c, *t: step(unit, c, t, fmt), acc, *terms)
 
     def any_order(self, values: list[Objects], fmt: str) -> Objects:
         """Refuse: the result is a set.
@@ -179,7 +217,13 @@ class ExactTree:
 
 def rounded(array: Objects, rounding: Rounding) -> Objects:
     """Return the elements of an array of numbers, each rounded."""
-    return _objects(np.frompyfunc(lambda v: round_exact(v, rounding), 1, 1)(array))
+    return elementwise(lambda v: round_exact(v, rounding), array)
+
+
+def elementwise(fn: Callable[..., Any], *arrays: Objects) -> Objects:
+    """Return a function of numbers applied to arrays of them, which broadcast."""
+    with np.errstate(all="ignore"):  # inf - inf is NaN here, and no cause for a warning
+        return _objects(np.frompyfunc(fn, len(arrays), 1)(*arrays))
 
 
 def exact_array(values: list[Exact] | tuple[Exact, ...], shape: tuple[int, ...]) -> Objects:
@@ -189,7 +233,33 @@ def exact_array(values: list[Exact] | tuple[Exact, ...], shape: tuple[int, ...])
     return out.reshape(shape)
 
 
-_add = np.frompyfunc(FUNCTIONS["add"], 2, 1)
+def ordinary(array: Objects, fmt: Format) -> bool:
+    """Return whether all values are finite, none is a negative zero or below the normal range."""
+    return all(isinstance(v, Fraction) and (v == 0 or abs(v) >= fmt.min_normal) for v in array.flat)
+
+
+def _products(x: Numbers) -> Objects:
+    """Return the terms of a sum as products, which a matrix unit needs.
+
+    Raises:
+        OpaqueError: the terms are no products of values of formats.
+    """
+    if x.factors is None:
+        raise OpaqueError("a step of a matrix unit adds products of two values of formats.")
+    a, b = x.factors
+    fmt_a, fmt_b = a.format, b.format
+    assert fmt_a is not None
+
+    def pair(u: Exact, v: Exact) -> Any:
+        return product(u, v, fmt_a, fmt_b)
+
+    return np.broadcast_to(elementwise(pair, a.array, b.array), x.array.shape)
+
+
+def _values(array: Objects) -> Objects:
+    if array.size and isinstance(array.flat[0], Product):
+        return elementwise(lambda term: term.value, array)
+    return array
 
 
 def _objects(array: Any) -> Objects:
@@ -209,7 +279,6 @@ def _along(fn: Any, array: Objects, axis: int, identity: Any) -> Objects:
         out = np.full(slabs.shape[1:], identity, object)
     else:
         out = _objects(slabs[0])
-        combine = np.frompyfunc(fn, 2, 1)
         for slab in slabs[1:]:
-            out = _objects(combine(out, slab))
+            out = elementwise(fn, out, slab)
     return np.expand_dims(out, axis)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from lastbit.formats import Format
 from lastbit.graph import Const, Input, View
 from lastbit.interpret.digits import ZERO, Digits, join
 from lastbit.interpret.residues import Field, Flags, Words, key_of, mix, mix_int
@@ -32,6 +33,7 @@ from lastbit.schedule import AnyOrder, Fused, Schedule, fold, levels
 
 FINITE, INF, NINF, NAN, UNDEFINED = range(5)
 SENTINEL = np.uint64((1 << 64) - 1)
+MOST_KNOWN = 1 << 10  # elements of a tensor whose values are looked for among known ones
 SCALAR_LIMIT = 4  # output elements up to which a long sum is folded in Python integers
 
 _ADD = np.array(
@@ -106,6 +108,7 @@ class FieldDomain:
 
     def __init__(self, field: Field, seed: int) -> None:
         self.field, self.seed = field, seed
+        self._known: dict[Format, list[Words]] = {}
         self._maps: dict[str, Callable[..., Residue]] = {
             "neg": self.neg,
             "add": self.add,
@@ -147,6 +150,7 @@ class FieldDomain:
         q = rng.integers(1, self.field.q, node.shape, np.uint64)
         if not node.format.signed:
             p = p * p % np.uint64(self.field.p)
+        self._note(p, node.format)
         return Residue(p, q, digits=Digits.of_format(node.format))
 
     def const(self, node: Const) -> Residue:
@@ -159,7 +163,7 @@ class FieldDomain:
             if value == 0:
                 return self.number(0)
             code = NAN if value != value else INF if value > 0 else NINF
-            return Residue(zero, zero, np.array(code, np.uint8))
+            return Residue(zero, zero, np.array(code, np.uint8), ZERO)
         square = mix_int(key_of("ln2" if value == "log2e" else value, self.seed), 1) % self.field.p
         p, q = square * square % self.field.p, mix_int(square, 2) % self.field.q
         if value in ("ln2", "log2e"):
@@ -356,12 +360,41 @@ class FieldDomain:
         digits = Digits.of_format(rounding.format)
         key = self.rounding_key(rounding)
         if x.members is not None and rounding.mode != Mode.STOCHASTIC:
-            rounded = self._rounded(np.where(x.members == SENTINEL, np.uint64(0), x.members), key, rounding)
+            rounded = self._rounded(
+                np.where(x.members == SENTINEL, np.uint64(0), x.members), key, rounding
+            )
             kept = np.where(x.members == SENTINEL, SENTINEL, rounded)
             out = replace(x, digits=digits, sum=None, constant=None)
             return self._of_members(kept, out, None)
         p = self._rounded(x.identity, key, rounding)
-        return self._finish(p, self._companion(p), x.special, digits, x.hint)
+        q: Words | None = self._companion(p)
+        if x.p is not None and (kept := self._kept(x.p, rounding)).any():
+            p = np.where(kept, x.p, p)
+            q = None if x.q is None else np.where(kept, x.q, q)
+        self._note(p, rounding.format)
+        return self._finish(p, q, x.special, digits, x.hint)
+
+    def _note(self, p: Words, fmt: Format) -> None:
+        """Note residues of values of a format."""
+        self._known.setdefault(fmt, []).append(np.asarray(p).reshape(-1))
+
+    def _kept(self, p: Words, rounding: Rounding) -> Flags:
+        """Return which residues are those of values that the rounding keeps.
+
+        Equal residues are equal numbers: `sqrt(x * x)` is known to be a value of x's format.
+        """
+        values = [
+            array
+            for fmt, arrays in self._known.items()
+            if Digits.of_format(fmt).fits(rounding)
+            for array in arrays
+            if array.size <= MOST_KNOWN
+        ]
+        if not values or p.size > MOST_KNOWN:
+            return np.zeros((), np.bool_)
+        known = np.concatenate(values)
+        modulus = np.uint64(self.field.p)
+        return np.isin(p, known) | np.isin(_negative(p, self.field.p), known) & (p < modulus)
 
     def rounding_key(self, rounding: Rounding) -> int:
         """Return the key of a rounding: format and mode.
@@ -464,7 +497,7 @@ class FieldDomain:
         def along(a: Words | None, modulus: int) -> Words | None:
             if a is None:
                 return None
-            return a.sum(axis=axis, keepdims=True, dtype=np.uint64) % np.uint64(modulus)
+            return np.asarray(a.sum(axis=axis, keepdims=True, dtype=np.uint64) % np.uint64(modulus))
 
         special = None
         if x.special is not None:
@@ -506,7 +539,7 @@ class FieldDomain:
         """Return the open sum along an axis of open sums."""
 
         def along(a: Words) -> Words:
-            return a.sum(axis=axis, keepdims=True, dtype=np.uint64)
+            return np.asarray(a.sum(axis=axis, keepdims=True, dtype=np.uint64))
 
         value = self.total(x.value, axis)
         single = np.broadcast_to(x.count, x.value.identity.shape)
@@ -526,7 +559,11 @@ class FieldDomain:
             q = np.where(one, alone.q, self._companion(value))
         value = np.where(one, alone.identity, value)
         digits = Digits.of_format(rounding.format)
-        if alone.digits is not None and alone.digits.count <= digits.count and x.count.max(initial=0) <= 1:
+        if (
+            alone.digits is not None
+            and alone.digits.count <= digits.count
+            and x.count.max(initial=0) <= 1
+        ):
             digits = alone.digits
         out = self._finish(value, q, x.value.special, digits, x.value.hint)
         return replace(out, sum=x)
@@ -598,7 +635,9 @@ class FieldDomain:
             plus, minus, count = (
                 view_array(node, (np.broadcast_to(a, shape),)) for a in (s.plus, s.minus, s.count)
             )
-            inner = replace(s.value, p=None if s.value.p is None else np.broadcast_to(s.value.p, shape))
+            inner = replace(
+                s.value, p=None if s.value.p is None else np.broadcast_to(s.value.p, shape)
+            )
             out = replace(out, sum=Sum(s.rounding, self.view(node, (inner,)), plus, minus, count))
         if len(xs) == 1 and xs[0].members is not None:
             out = replace(out, members=self._view_members(node, xs[0]))
@@ -640,7 +679,9 @@ class FieldDomain:
         cx, cy = _codes(x), _codes(y)
         product = signs[0] * signs[1]
         infinite = (cx == INF) | (cx == NINF) | (cy == INF) | (cy == NINF)
-        out = np.where(infinite, np.where(product > 0, INF, np.where(product < 0, NINF, NAN)), FINITE)
+        out = np.where(
+            infinite, np.where(product > 0, INF, np.where(product < 0, NINF, NAN)), FINITE
+        )
         out = np.where((cx == NAN) | (cy == NAN), NAN, out)
         return np.where((cx == UNDEFINED) | (cy == UNDEFINED), UNDEFINED, out).astype(np.uint8)
 

@@ -61,7 +61,7 @@ class Field:
     def exp(self, exponent: Words) -> Words:
         """Return GENERATOR^exponent modulo p."""
         p = np.uint64(self.p)
-        out = self._exp_tables[0][exponent & np.uint64(255)]
+        out: Words = self._exp_tables[0][exponent & np.uint64(255)]
         for i in (1, 2, 3):
             digit = (exponent >> np.uint64(8 * i)) & np.uint64(255)
             out = out * self._exp_tables[i][digit] % p

@@ -29,6 +29,6 @@ def view_array(view: View, arrays: tuple[Array, ...]) -> Array:
     if view.kind == "transpose":
         return array.transpose(tuple(int(str(axis)) for axis in view.params))
     index = []
-    for start, stop, step in view.params:  # type: ignore[misc]
+    for start, stop, step in view.bounds:
         index.append(slice(start, None if stop < 0 else stop, step))
     return array[tuple(index)]

@@ -1,0 +1,96 @@
+"""Whether two graphs agree in the field, under a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lastbit.graph import Graph
+from lastbit.interpret.evaluate import evaluate
+from lastbit.interpret.field import FINITE, UNDEFINED, FieldDomain, Residue
+from lastbit.interpret.policy import Policy
+from lastbit.interpret.residues import FIELDS
+
+MOST_DRAWS = 12  # draws after which a comparison without a defined element is given up
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What the field says of two graphs under a policy.
+
+    Attributes:
+        equal: whether every defined element agrees, in every draw.
+        hint: whether the disagreement may be due to a keyed hash that knows too few laws.
+        draws: draws made.
+        elements: elements compared.
+    """
+
+    equal: bool
+    hint: bool
+    draws: int
+    elements: int
+
+
+def agree(
+    before: Graph,
+    after: Graph,
+    policy: Policy,
+    draws: int = 2,
+    seed: int = 0,
+    tick: Callable[[], None] | None = None,
+) -> Agreement:
+    """Compare the results of two graphs in the field, in the order of their outputs.
+
+    Args:
+        before: a graph.
+        after: a graph with as many outputs, of the same shapes.
+        policy: which roundings are carried out.
+        draws: draws in which some element of each output must be defined.
+        seed: selects the draws.
+        tick: called before each node; may raise to stop.
+    """
+    if before.key() == after.key():
+        return Agreement(True, False, 0, 0)
+    elements = done = 0
+    for draw in range(MOST_DRAWS):
+        domain = FieldDomain(FIELDS[draw % len(FIELDS)], seed + draw)
+        known: dict[bytes, Residue] = {}
+        with np.errstate(over="ignore"):
+            left = evaluate(before.results, domain, policy, known, tick)
+            right = evaluate(after.results, domain, policy, known, tick)
+        counts = []
+        for x, y in zip(left, right, strict=True):
+            same, compared = _same(x, y)
+            if not same:
+                return Agreement(False, x.hint or y.hint, draw + 1, elements)
+            counts.append(compared)
+        elements += sum(counts)
+        done += all(counts)
+        if done >= draws:
+            return Agreement(True, False, draw + 1, elements)
+    return Agreement(False, True, MOST_DRAWS, elements)
+
+
+def _same(x: Residue, y: Residue) -> tuple[bool, int]:
+    """Return whether two tensors agree where both are defined, and on how many elements."""
+    none = np.zeros((), np.uint8)
+    cx = none if x.special is None else x.special
+    cy = none if y.special is None else y.special
+    shape = np.broadcast_shapes(np.shape(x.identity), np.shape(y.identity))
+    cx, cy = np.broadcast_to(cx, shape), np.broadcast_to(cy, shape)
+    defined = (cx != UNDEFINED) & (cy != UNDEFINED)
+    if np.any(defined & (cx != cy)):
+        return False, 0
+    finite = defined & (cx == FINITE)
+    compared = int((defined & ~finite).sum())
+    decided = False
+    for a, b in ((x.p, y.p), (x.q, y.q)):
+        if a is not None and b is not None:
+            decided = True
+            if np.any((np.broadcast_to(a, shape) != np.broadcast_to(b, shape)) & finite):
+                return False, 0
+    if not decided and finite.any():
+        return True, 0
+    return True, compared + int(finite.sum())

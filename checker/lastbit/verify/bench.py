@@ -1,0 +1,238 @@
+"""A plan's program at many sizes, with its transforms applied one after the other.
+
+Each set of sizes keeps its own definitions and catches up with the transforms only when it is
+asked for, so that equal regions cost no more than finding out that they are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from lastbit.definitions import Definitions, reference
+from lastbit.expression import Expression
+from lastbit.graph import Reduce, topological
+from lastbit.plan_model import Plan, Transform
+from lastbit.rule import Edits, Parameter, RejectedError, Rewrite, Site, Value
+from lastbit.schedule import Schedule, Table, bind, levels, parse_schedule, scaled
+from lastbit.verify.promises import Varying
+from lastbit.verify.sizing import Axis, Instance
+
+MOST_PIECES = 4  # pieces that a count asks for at small sizes
+MOST_SIZES = 10_000  # sizes of a range at which a parameter is evaluated
+EXTENTS = ("size", "tile", "leaf", "every", "k")
+
+
+@dataclass
+class _State:
+    """Definitions at one set of sizes, with the first `applied` transforms in them."""
+
+    definitions: Definitions
+    applied: int = 0
+
+
+@dataclass
+class Bench:
+    """The program of a plan at any sizes, after any number of its transforms.
+
+    Attributes:
+        plan: the plan.
+        axes: what is known of each size symbol.
+        true: the sizes at which the plan is meant.
+    """
+
+    plan: Plan
+    axes: dict[str, Axis] = field(init=False)
+    true: Instance = field(init=False)
+    _states: dict[tuple[object, ...], _State] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        sizes = {name: span.typical for name, span in self.plan.symbols.items()}
+        self.true = Instance(sizes, dict.fromkeys(sizes, Fraction(1)), "true")
+        self.axes = {name: Axis(size) for name, size in sizes.items()}
+        self._schedules: dict[str, Fraction] = {}
+        program = self._base(self.true)
+        for node in program.nodes.values():
+            self._learn(node_reductions(node))
+        self._states[_key(self.true)] = _State(program)
+
+    def _learn(self, reductions: list[Reduce]) -> None:
+        for reduce in reductions:
+            for axis in self._along(reduce.length):
+                axis.reduced = True
+                if reduce.schedule is None:
+                    continue
+                for level in levels(reduce.schedule):
+                    for name in EXTENTS:
+                        extent = getattr(level, name, None)
+                        if isinstance(extent, int) and 1 < extent < reduce.length:
+                            axis.lengths.add(extent)
+
+    def _along(self, length: int) -> list[Axis]:
+        return [axis for axis in self.axes.values() if axis.true == length]
+
+    def _factor(self, length: int, instance: Instance) -> Fraction:
+        """Return what lengths along an axis of a true length are divided by."""
+        factors = [
+            instance.factors[name] for name, axis in self.axes.items() if axis.true == length
+        ]
+        return max(factors, default=Fraction(1))
+
+    def _base(self, instance: Instance) -> Definitions:
+        """Return the program before any transform."""
+        true = self._states.get(_key(self.true))
+
+        def scheduled(name: str, schedule: Schedule) -> Schedule:
+            bound = bind(schedule, self.true.sizes)
+            if true is None or instance is self.true:
+                return bound
+            node = true.definitions.nodes.get(name)
+            lengths = [] if node is None else [r.length for r in node_reductions(node)]
+            factor = max((self._factor(n, instance) for n in lengths), default=Fraction(1))
+            return bound if factor == 1 else scaled(bound, math.ceil(factor), MOST_PIECES)
+
+        nodes = self.plan.program.nodes(instance.sizes, reference, scheduled)
+        return Definitions(nodes, self.plan.program.outputs)
+
+    def before(self, number: int, instance: Instance) -> Definitions:
+        """Return the definitions that transform `number` is applied to.
+
+        Raises:
+            InputError: the program does not bind at these sizes.
+            RejectedError: an earlier transform cannot be applied at these sizes.
+        """
+        key = _key(instance)
+        if key not in self._states:
+            self._states[key] = _State(self._base(instance))
+        state = self._states[key]
+        while state.applied < number:
+            transform = self.plan.transforms[state.applied]
+            if not transform.branch:
+                try:
+                    edits = self.edits(state.applied, instance, state.definitions)
+                    state.definitions = state.definitions.edited(edits)
+                except RejectedError:
+                    if instance is not self.true:
+                        raise
+            state.applied += 1
+        return state.definitions
+
+    def edits(
+        self,
+        number: int,
+        instance: Instance,
+        program: Definitions,
+        parameters: Mapping[str, Value] | None = None,
+    ) -> Edits:
+        """Return what transform `number` does to a program at the given sizes.
+
+        Raises:
+            RejectedError: the rule cannot be applied.
+        """
+        transform = self.plan.transforms[number]
+        return transform.rule.apply(self.site(transform, instance, program, parameters))
+
+    def site(
+        self,
+        transform: Transform,
+        instance: Instance,
+        program: Definitions,
+        parameters: Mapping[str, Value] | None = None,
+    ) -> Site:
+        """Return the site of a transform, with lengths scaled to the sizes."""
+        given = self.parameters(transform) if parameters is None else parameters
+        site = Site(program, transform.at, given)
+        if instance.purpose == "true" and all(factor == 1 for factor in instance.factors.values()):
+            return site
+        true = self._states[_key(self.true)].definitions
+        whole = Site(true, transform.at, given)
+        small = {
+            parameter.name: self._scaled(parameter, given[parameter.name], whole, instance)
+            for parameter in transform.rule.parameters
+            if parameter.name in given
+        }
+        return Site(program, transform.at, small)
+
+    def _scaled(self, parameter: Parameter, value: Value, whole: Site, instance: Instance) -> Value:
+        if parameter.kind == "count" and isinstance(value, int) and instance.purpose != "true":
+            return min(value, MOST_PIECES)
+        if parameter.axis is None or parameter.kind not in ("length", "schedule"):
+            return value
+        factor = self._factor(parameter.axis(whole), instance)
+        if factor == 1:
+            return value
+        if parameter.kind == "schedule":
+            return str(scaled(parse_schedule(str(value)), math.ceil(factor), MOST_PIECES))
+        return max(1, -int(-int(value) // factor))
+
+    def parameters(
+        self, transform: Transform, sizes: Mapping[str, int] | None = None
+    ) -> dict[str, Value]:
+        """Return the parameters of a transform as numbers and words, at the plan's sizes."""
+        at = {**self.true.sizes, **(sizes or {})}
+        out = defaults(transform.rule)
+        for name, value in transform.parameters.items():
+            out[name] = value.evaluate(at) if isinstance(value, Expression | Table) else value
+        return out
+
+    def variants(self, transform: Transform) -> tuple[list[dict[str, Value]], list[Varying]]:
+        """Return the parameters over the ranges of the symbols, and which of them vary."""
+        varying = []
+        found: list[dict[str, Value]] = [self.parameters(transform)]
+        for name, value in transform.parameters.items():
+            if not isinstance(value, Expression | Table):
+                continue
+            for symbol in sorted(value.symbols):
+                span = self.plan.symbols[symbol]
+                seen: dict[Value, None] = {}
+                for size in sampled_sizes(span.low, span.high, value):
+                    given = self.parameters(transform, {symbol: size})
+                    seen.setdefault(given[name])
+                    if given not in found:
+                        found.append(given)
+                varying.append(Varying(name, symbol, len(seen), span.low, span.high))
+        return found, varying
+
+    def learn(self, transform: Transform, site: Site, edits: Edits) -> None:
+        """Note the lengths and counts by which a transform cuts axes."""
+        for parameter in transform.rule.parameters:
+            value = site.parameters.get(parameter.name)
+            if parameter.kind == "length" and parameter.axis and isinstance(value, int):
+                for axis in self._along(parameter.axis(site)):
+                    if 1 < value < axis.true:
+                        axis.lengths.add(value)
+            if parameter.kind == "count" and isinstance(value, int):
+                for axis in self.axes.values():
+                    if axis.reduced:
+                        axis.counts.add(min(value, MOST_PIECES))
+        for node in edits.values():
+            self._learn(node_reductions(node))
+
+
+def defaults(rule: Rewrite) -> dict[str, Value]:
+    """Return the parameters of a rule that have a default."""
+    return {p.name: p.default for p in rule.parameters if p.default is not None}
+
+
+def node_reductions(node: object) -> list[Reduce]:
+    """Return the reductions in a definition."""
+    return [n for n in topological([node]) if isinstance(n, Reduce)]  # type: ignore[list-item]
+
+
+def sampled_sizes(low: int, high: int, value: Expression | Table) -> list[int]:
+    """Return sizes of a range at which a parameter may change: all, or a dense choice."""
+    if isinstance(value, Table):
+        bounds = [bound for bound, _ in value.rows if low <= bound <= high]
+        return sorted({low, high, *bounds})
+    if high - low < MOST_SIZES:
+        return list(range(low, high + 1))
+    step = (high - low) / MOST_SIZES
+    near = {low + round(i * step) for i in range(MOST_SIZES)}
+    powers = {2**i + d for i in range(high.bit_length() + 1) for d in (-1, 0, 1)}
+    return sorted(size for size in near | powers | {high} if low <= size <= high)
+
+
+def _key(instance: Instance) -> tuple[object, ...]:
+    return (instance.purpose == "true", *sorted(instance.sizes.items()))

@@ -1,0 +1,79 @@
+"""Prove that two graphs have the same bits by trying every input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from lastbit.errors import LastbitError
+from lastbit.formats import NEGATIVE_ZERO, Exact, Format, decode, identical
+from lastbit.graph import Graph, Input, Node, Reduce, View, substitute, topological
+from lastbit.interpret.exact import Objects, exact_array, ordinary
+from lastbit.interpret.policy import Policy
+from lastbit.verify.region import Region
+from lastbit.verify.witness import run
+
+MOST_INPUTS = 1 << 16  # combinations of input values that are tried
+
+
+def exhausted(regions: Sequence[Region]) -> int | None:
+    """Return the number of inputs tried if trying all proves equal bits, else None.
+
+    It proves it where both graphs are elementwise (no reduction, no view), so that one element
+    of each input decides one of the result, and all inputs together have at most 16 bits. Runs
+    that are not ordinary are left to the domain.
+    """
+    if not regions or not all(_elementwise(region) for region in regions):
+        return None
+    region = regions[0]
+    if prod(2**node.format.bits for node in region.inputs) > MOST_INPUTS or not region.inputs:
+        return None
+    columns = [_values(node.format) for node in region.inputs]
+    grid = np.meshgrid(*(np.arange(len(column)) for column in columns), indexing="ij")
+    inputs: dict[str, Objects] = {}
+    for node, column, at in zip(region.inputs, columns, grid, strict=True):
+        inputs[node.name] = exact_array(column, (len(column),))[at.reshape(-1)]
+    count = grid[0].size
+    flat = _reshaped(region, (count,))
+    try:
+        both = run(flat, inputs, Policy.BITS)
+        one = _reshaped(region, ())
+        for x, y in zip(both.before, both.after, strict=True):
+            for i in range(count):
+                if not identical(x[i], y[i]):
+                    alone = {name: array[i : i + 1].reshape(()) for name, array in inputs.items()}
+                    if run(one, alone, Policy.BITS).ordinary:
+                        return None
+    except LastbitError:
+        return None
+    return count
+
+
+def _elementwise(region: Region) -> bool:
+    nodes = topological([*region.before.results, *region.after.results])
+    return not any(isinstance(node, Reduce | View) for node in nodes)
+
+
+def _reshaped(region: Region, shape: tuple[int, ...]) -> Region:
+    new: dict[bytes, Node] = {
+        node.key: Input(node.name, node.format, shape=shape) for node in region.inputs
+    }
+
+    def rebuilt(graph: Graph) -> Graph:
+        nodes = substitute(graph.results, new)
+        values = {name: nodes[node.key] for name, node in graph.values.items() if node.key in nodes}
+        return Graph(values, graph.outputs)
+
+    return Region(rebuilt(region.before), rebuilt(region.after))
+
+
+def _values(fmt: Format) -> list[Exact]:
+    """Return the ordinary values of a format."""
+    out = []
+    for code in range(2**fmt.bits):
+        value = decode(code << fmt.padding, fmt)
+        if value is not NEGATIVE_ZERO and ordinary(exact_array([value], ()), fmt):
+            out.append(value)
+    return out

@@ -1,0 +1,136 @@
+"""The part of a program that a transform changes, closed into two graphs.
+
+A region is made of the values whose definition changed, and of those that read a value which
+is no longer a value of the same format. Its results are what the rest of the program reads;
+its inputs are the values it reads, so chosen that none of them depends on another: a scale
+that was taken from a row is written out again from that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lastbit.definitions import Definitions, reads
+from lastbit.graph import Graph, Input, topological
+from lastbit.rounding import Rounding
+from lastbit.text import native_rounding
+
+MOST_ANCESTORS = 200  # values looked at to find how one input depends on another
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Two graphs over the same inputs, with the same results.
+
+    Attributes:
+        before: the program's part before the transform.
+        after: the same part afterwards.
+    """
+
+    before: Graph
+    after: Graph
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Return the names of the results."""
+        return self.before.outputs
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the inputs of either side."""
+        found = {
+            node.name: node
+            for graph in (self.before, self.after)
+            for node in topological(graph.results)
+            if isinstance(node, Input)
+        }
+        return tuple(found.values())
+
+
+def region_of(
+    old: Definitions, new: Definitions, changed: Iterable[str], extend: int = 0
+) -> Region | None:
+    """Return the region that a change of definitions makes.
+
+    Args:
+        old: the program before.
+        new: the program after.
+        changed: the names whose definitions changed.
+        extend: how many steps to follow the results further into the program.
+
+    Returns:
+        None where no result of the program depends on what changed, or where there is nothing
+        further to follow.
+    """
+    inside = {name for name in changed if name in old.nodes or name in new.nodes}
+    if not inside:
+        return None
+    outputs = _close(old, new, inside)
+    for _ in range(extend):
+        further = {user for name in outputs for user in _users(old, new, name)} - inside
+        if not further:
+            return None
+        inside |= further
+        outputs = _close(old, new, inside)
+    if not outputs:
+        return None
+    cut = _independent(old, new, inside)
+    return Region(old.closed(outputs, cut), new.closed(outputs, cut))
+
+
+def _users(old: Definitions, new: Definitions, name: str) -> set[str]:
+    return {*old.consumers(name), *new.consumers(name)}
+
+
+def _format(program: Definitions, name: str) -> Rounding | None:
+    return native_rounding(program.nodes[name])
+
+
+def _close(old: Definitions, new: Definitions, inside: set[str]) -> list[str]:
+    """Extend `inside` until its results are values of one format on both sides; return them."""
+    while True:
+        outputs, more = [], set()
+        for name in sorted(inside & old.nodes.keys() & new.nodes.keys()):
+            outer = {user for user in _users(old, new, name) if user not in inside}
+            if not outer and name not in old.outputs:
+                continue
+            before, after = _format(old, name), _format(new, name)
+            kept = before is not None and after is not None and before.format == after.format
+            if kept and old.nodes[name].shape == new.nodes[name].shape:
+                outputs.append(name)
+            else:
+                more |= outer
+                if name in old.outputs:
+                    outputs.append(name)
+        if not more:
+            return outputs
+        inside |= more
+
+
+def _independent(old: Definitions, new: Definitions, inside: set[str]) -> set[str]:
+    """Return the values that the region reads, none of which depends on another."""
+    cut: set[str] = set()
+    for program in (old, new):
+        for name in inside & program.nodes.keys():
+            cut |= {read for read in reads(program.nodes[name]) if read not in inside}
+    while True:
+        for name in sorted(cut):
+            if not old.is_input(name) and _ancestors(old, name) & (cut - {name}):
+                cut.remove(name)
+                cut |= {read for read in reads(old.nodes[name]) if read not in inside}
+                break
+        else:
+            break
+    return cut
+
+
+def _ancestors(program: Definitions, name: str) -> set[str]:
+    seen: set[str] = set()
+    queue = [name]
+    while queue and len(seen) < MOST_ANCESTORS:
+        for read in reads(program.nodes[queue.pop(0)]):
+            if read not in seen and read != name:
+                seen.add(read)
+                queue.append(read)
+    return seen

@@ -1,0 +1,129 @@
+"""At which sizes a transform is judged.
+
+Graphs are judged at small sizes, several sets of them, with a different size for each symbol,
+at least three elements in a block and four blocks along a reduced axis; lengths in rules and
+schedules shrink with the axis that they divide. Since schedules that differ can agree on few
+elements (`seq` and `pairwise(8)` at 8), each reduced symbol is also judged at its true size,
+with the other symbols small. Witnesses are sought from the smallest sizes upwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+LARGEST_COUNT = 16  # of pieces that a small size is made to divide into
+LARGEST_TRUE = 1 << 17  # elements of a reduced axis that are judged at the true size
+
+_REDUCED = {0: (12, 24, 36, 48, 60), 1: (8, 16, 20, 28, 32)}
+_PARALLEL = {0: (3, 5, 7, 2, 11), 1: (2, 3, 4, 5, 6)}
+_WITNESS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+
+
+@dataclass(slots=True)
+class Axis:
+    """What is known of a size symbol.
+
+    Attributes:
+        true: its size in the plan.
+        reduced: whether a sum or maximum runs along it.
+        lengths: the block lengths that rules and schedules cut it into.
+        counts: the numbers of pieces it is cut into.
+    """
+
+    true: int
+    reduced: bool = False
+    lengths: set[int] = field(default_factory=set)
+    counts: set[int] = field(default_factory=set)
+
+    def sized(self, base: int, block: int, blocks: int) -> tuple[int, Fraction]:
+        """Return a small size, and the factor by which lengths along the axis shrink.
+
+        Args:
+            base: the size where nothing cuts the axis.
+            block: elements of the smallest block.
+            blocks: number of the largest blocks.
+        """
+        size, factor = base, Fraction(1)
+        if self.lengths:
+            least = min(self.lengths)
+            block = min(block, least)
+            factor = Fraction(least, block)
+            largest = math.ceil(max(self.lengths) / factor)
+            size = blocks * largest + (1 if self.true % least else 0)
+        for count in sorted(self.counts):
+            multiple = math.lcm(size, count)
+            if count <= LARGEST_COUNT and multiple <= 96:
+                size = multiple
+        if self.true <= size:
+            return self.true, Fraction(1)
+        return size, factor
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One set of sizes.
+
+    Attributes:
+        sizes: a number for each symbol.
+        factors: by symbol, what lengths along it are divided by.
+        purpose: `small`, `true` or `witness`.
+    """
+
+    sizes: Mapping[str, int]
+    factors: Mapping[str, Fraction]
+    purpose: str
+
+
+def instances(axes: Mapping[str, Axis]) -> list[Instance]:
+    """Return the sizes at which to judge: small ones, then true ones."""
+    out = [_small(axes, variant) for variant in (0, 1)]
+    small = out[1]
+    for name, axis in axes.items():
+        if not axis.reduced or axis.true == small.sizes[name]:
+            continue
+        sizes, factors = {}, {}
+        for other, info in axes.items():
+            if other == name:
+                sizes[other], factors[other] = min(axis.true, LARGEST_TRUE), Fraction(1)
+            elif info.reduced:
+                sizes[other], factors[other] = info.sized(2, 1, 2)
+            else:
+                sizes[other], factors[other] = 1, Fraction(1)
+        out.append(Instance(sizes, factors, "true"))
+    return _unique(out)
+
+
+def witness_instances(axes: Mapping[str, Axis]) -> list[Instance]:
+    """Return sizes for witnesses, from the smallest upwards."""
+    out = []
+    for size in _WITNESS:
+        sizes, factors = {}, {}
+        for name, axis in axes.items():
+            if axis.reduced or axis.lengths or axis.counts:
+                sizes[name], factors[name] = axis.sized(size, 1 if size < 8 else 2, size)
+            else:
+                sizes[name], factors[name] = min(axis.true, 1), Fraction(1)
+        out.append(Instance(sizes, factors, "witness"))
+    return _unique(out)
+
+
+def _small(axes: Mapping[str, Axis], variant: int) -> Instance:
+    reduced, parallel = iter(_REDUCED[variant]), iter(_PARALLEL[variant])
+    sizes, factors = {}, {}
+    for name, axis in axes.items():
+        cut = axis.reduced or axis.lengths or axis.counts
+        base = next(reduced, 12) if cut else next(parallel, 3)
+        block, blocks = ((3, 4), (2, 5))[variant]
+        sizes[name], factors[name] = axis.sized(base, block, blocks)
+    return Instance(sizes, factors, "small")
+
+
+def _unique(found: Iterable[Instance]) -> list[Instance]:
+    out: list[Instance] = []
+    for instance in found:
+        if not any(dict(instance.sizes) == dict(other.sizes) for other in out):
+            out.append(instance)
+    return out

@@ -1,0 +1,276 @@
+"""Find an input on which two graphs differ, of the kind that is asked for, and shrink it.
+
+A witness shows its kind: the two sides differ in the exact domain under the policy that
+disagrees, and in their bits, on an ordinary run. Candidates are aimed at the kind: small
+integers for `math`, which are exact in any order; full significands for `grid` and `rounding`,
+which fall beside midpoints; large M, -M and ones for `reassociation`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from lastbit.errors import LastbitError
+from lastbit.formats import Exact, Format, identical
+from lastbit.graph import Graph, Input, Reduce, topological
+from lastbit.interpret.evaluate import evaluate
+from lastbit.interpret.exact import ExactDomain, Objects, exact_array, ordinary
+from lastbit.interpret.policy import Policy
+from lastbit.reals import Real, same
+from lastbit.rounding import Rounding, Undecided, round_exact
+from lastbit.verify.orders import in_order
+from lastbit.verify.region import Region
+
+Inputs = Mapping[str, Objects]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A witness.
+
+    Attributes:
+        region: the two graphs at the witness's sizes; sums in any order have one order each.
+        sizes: the sizes.
+        inputs: values of the inputs.
+        policy: the policy under which the kind shows.
+        output: the name of the result that differs.
+        index: where.
+        before: the value there before, all roundings done.
+        after: the value there afterwards.
+        tried: inputs tried until it was found.
+    """
+
+    region: Region
+    sizes: Mapping[str, int]
+    inputs: Inputs
+    policy: Policy
+    output: str
+    index: tuple[int, ...]
+    before: Exact
+    after: Exact
+    tried: int
+
+
+@dataclass(slots=True)
+class Search:
+    """A search for a witness.
+
+    Attributes:
+        policy: the policy under which the sides must differ.
+        seconds: time after which the search ends without one.
+        seed: selects the candidates.
+        tried: inputs tried so far.
+        ordinary: of these, the number whose runs were ordinary on both sides.
+    """
+
+    policy: Policy
+    seconds: float = 2.0
+    seed: int = 0
+    tried: int = 0
+    ordinary: int = 0
+
+    def run(
+        self, regions: Iterable[tuple[Mapping[str, int], Region]], rounds: int = 3, each: int = 24
+    ) -> Found | None:
+        """Search regions, given from the smallest upwards; return the first witness, shrunk."""
+        deadline = time.monotonic() + self.seconds
+        cases = [(sizes, in_order(region)) for sizes, region in regions]
+        rng = random.Random(self.seed)
+        for turn in range(rounds):
+            for sizes, region in cases:
+                for inputs in candidates(region, self.policy, rng, each, turn):
+                    if time.monotonic() > deadline:
+                        return None
+                    found = self.judge(region, sizes, inputs)
+                    if found is not None:
+                        return self.shrink(found)
+        return None
+
+    def judge(self, region: Region, sizes: Mapping[str, int], inputs: Inputs) -> Found | None:
+        """Return the witness that some inputs are, or None."""
+        self.tried += 1
+        try:
+            bits = run(region, inputs, Policy.BITS)
+            if not bits.ordinary:
+                return None
+            self.ordinary += 1
+            place = bits.difference(identical)
+            if place is None:
+                return None
+            if self.policy != Policy.BITS:
+                kind = run(region, inputs, self.policy)
+                place = kind.difference(not_apart)
+                if place is None:
+                    return None
+                output, index = place
+                before, after = bits.at(output, index)
+                if identical(before, after):
+                    place = bits.difference(identical)
+                    assert place is not None
+        except (Undecided, ZeroDivisionError, OverflowError, LastbitError):
+            return None
+        output, index = place
+        before, after = bits.at(output, index)
+        name = region.outputs[output]
+        return Found(region, sizes, inputs, self.policy, name, index, before, after, self.tried)
+
+    def shrink(self, found: Found, seconds: float = 0.5) -> Found:
+        """Return a witness with simpler values: zeros, ones, short significands."""
+        deadline = time.monotonic() + seconds
+        best = found
+        formats = {node.name: node.format for node in found.region.inputs}
+        for name in sorted(found.inputs):
+            for index in np.ndindex(*found.inputs[name].shape):
+                values: Iterator[Exact] = _simpler(best.inputs[name][index], formats[name])  # type: ignore[arg-type]
+                for value in values:
+                    if time.monotonic() > deadline:
+                        return best
+                    array = best.inputs[name].copy()
+                    array[index] = value
+                    smaller = self.judge(best.region, best.sizes, {**best.inputs, name: array})
+                    if smaller is not None:
+                        best = smaller
+                        break
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Both sides of a region on the same inputs.
+
+    Attributes:
+        before: result arrays before.
+        after: result arrays afterwards.
+        ordinary_before: whether the run of that side was ordinary.
+        ordinary_after: whether the run of that side was ordinary.
+    """
+
+    before: Sequence[Objects]
+    after: Sequence[Objects]
+    ordinary_before: bool
+    ordinary_after: bool
+
+    @property
+    def ordinary(self) -> bool:
+        """Return whether the runs of both sides were ordinary."""
+        return self.ordinary_before and self.ordinary_after
+
+    def difference(self, equal: Callable[[Any, Any], bool]) -> tuple[int, tuple[int, ...]] | None:
+        """Return the output and the index of the first pair that is not equal."""
+        for i, (x, y) in enumerate(zip(self.before, self.after, strict=True)):
+            for index in np.ndindex(*x.shape):
+                if not equal(x[index], y[index]):
+                    return i, index
+        return None
+
+    def at(self, output: int, index: tuple[int, ...]) -> tuple[Any, Any]:
+        """Return the pair of values at a place."""
+        return self.before[output][index], self.after[output][index]
+
+
+def run(region: Region, inputs: Inputs, policy: Policy) -> Run:
+    """Evaluate both sides in the exact domain."""
+    sides = []
+    for graph in (region.before, region.after):
+        domain = ExactDomain(inputs)
+        values = evaluate(graph.results, domain, policy)
+        shapes = [node.shape for node in graph.results]
+        arrays = [np.broadcast_to(v.array, s) for v, s in zip(values, shapes, strict=True)]
+        sides.append((arrays, domain.ordinary))
+    (before, plain), (after, still_plain) = sides
+    return Run(before, after, plain, still_plain)
+
+
+def not_apart(a: Any, b: Any) -> bool:
+    """Return whether two numbers are not known to differ."""
+    if isinstance(a, Real) or isinstance(b, Real):
+        return same(a, b) is not False
+    return identical(a, b) or a == b
+
+
+def candidates(
+    region: Region, policy: Policy, rng: random.Random, count: int, turn: int
+) -> Iterator[Inputs]:
+    """Yield inputs aimed at a policy; later turns are wilder."""
+    digits = max((acc.format.precision for acc in _accumulators(region)), default=24)
+    for number in range(count):
+        inputs = {}
+        aimed = policy == Policy.BITS and number % 3 != 2
+        special = rng.choice([node.name for node in region.inputs] or [""])
+        for node in region.inputs:
+            size = int(np.prod(node.shape, dtype=np.int64))
+            draw = _drawer(node, policy, rng, turn, digits, aimed, node.name == special)
+            inputs[node.name] = exact_array([draw() for _ in range(size)], node.shape)
+        if all(ordinary(inputs[node.name], node.format) for node in region.inputs):
+            yield inputs
+
+
+def _drawer(
+    node: Input,
+    policy: Policy,
+    rng: random.Random,
+    turn: int,
+    digits: int,
+    aimed: bool,
+    special: bool,
+) -> Callable[[], Exact]:
+    fmt = node.format
+    exact = Rounding.of(fmt, overflow="saturate")
+
+    def value(x: Fraction) -> Exact:
+        out = round_exact(x if fmt.signed else abs(x), exact)
+        return Fraction(0) if out == 0 else out
+
+    if policy == Policy.REAL and turn == 0:
+        return lambda: value(Fraction(rng.choice((1, 2, 3, -1, -2, 1, 2, 3, 4, 5, 0))))
+    if aimed:
+        big = Fraction(2) ** min(digits, fmt.emax)
+        pool = (big, -big, Fraction(1), Fraction(1), Fraction(1), Fraction(0), big / 2 + 1)
+        return (lambda: value(rng.choice(pool))) if special else (lambda: value(Fraction(1)))
+    spread = (1, 3, 8)[min(turn, 2)]
+
+    def full() -> Exact:
+        significand = rng.getrandbits(max(fmt.precision, 1)) | (1 << max(fmt.precision - 1, 0))
+        exponent = rng.randint(-spread, spread) - fmt.precision + 1
+        sign = -1 if fmt.signed and rng.random() < 0.4 else 1
+        return value(sign * significand * Fraction(2) ** exponent)
+
+    return full
+
+
+def _accumulators(region: Region) -> Iterator[Rounding]:
+    for graph in (region.before, region.after):
+        for node in topological(graph.results):
+            if isinstance(node, Reduce) and node.acc is not None:
+                yield node.acc
+
+
+def _simpler(value: Exact, fmt: Format) -> Iterator[Exact]:
+    """Yield simpler values that might do as well, the simplest first."""
+    if not isinstance(value, Fraction) or value == 0:
+        return
+    tried = {value}
+    sign = 1 if value > 0 else -1
+    magnitude = abs(value)
+    power = Fraction(2) ** (magnitude.numerator.bit_length() - magnitude.denominator.bit_length())
+    options = [Fraction(0), Fraction(1), Fraction(sign), magnitude, sign * power, power]
+    for bits in (2, 3, 5):
+        quantum = power / 2**bits
+        options.append(sign * round(magnitude / quantum) * quantum)
+    for option in options:
+        rounded = round_exact(option, Rounding.of(fmt, overflow="saturate"))
+        if option not in tried and rounded == option:
+            tried.add(option)
+            yield option
+
+
+def graphs(found: Found) -> tuple[Graph, Graph]:
+    """Return the two graphs of a witness."""
+    return found.region.before, found.region.after
