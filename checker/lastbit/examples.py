@@ -195,7 +195,12 @@ def _flat(value: object) -> Iterator[object]:
 
 
 def _value(name: str, given: object, node: Input) -> Exact:
-    number = float.fromhex(given) if isinstance(given, str) else given
+    number = given
+    if isinstance(given, str):
+        try:
+            number = float.fromhex(given)
+        except (ValueError, OverflowError):
+            raise ExampleError(name, f"{given!r} is no number") from None
     if isinstance(number, float) and (not math.isfinite(number) or str(number) == "-0.0"):
         exact: Exact = number
     elif isinstance(number, int | float | Fraction):
