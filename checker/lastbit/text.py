@@ -573,7 +573,8 @@ class _Builder:
         args = tree.args[: op.arity] if op.integers else tree.args
         self._arity(name, tree, op.arity, len(args))
         xs = tuple(self._node(arg) for arg in args)
-        for x in xs if "axis" in op.meaning else ():
+        axed = xs if op.arity is None else xs[:1]  # what else there is broadcasts
+        for x in axed if "axis" in op.meaning else ():
             if not -len(x.shape) <= axis < max(len(x.shape), 1):
                 raise _Fault(f"axis {axis} does not exist in {list(x.shape)}", "", tree.col_offset)
         sizes = tuple(self._integer(arg) for arg in tree.args[len(args) :])
