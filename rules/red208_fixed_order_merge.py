@@ -47,6 +47,7 @@ RULE = Rewrite(
         z: f32 = sum(x) acc f32 seq
         r: f32 = sum(x) acc f32 split(3, inner=seq, outer=any_order)
         s: f32 = sum(x) acc f32 split(3, partials=bf16)
+        return y
     """,
     at=("y",),
     sizes={"K": 5},

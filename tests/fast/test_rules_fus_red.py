@@ -15,11 +15,12 @@ import pytest
 
 from lastbit.change import Change
 from lastbit.definitions import Definitions, reference
-from lastbit.examples import ExampleError, check_example, named_examples
+from lastbit.examples import LOOSER, ExampleError, applied, check_example, named_examples
 from lastbit.formats import BF16, bits_text
 from lastbit.registry import load_rules
 from lastbit.rule import Example, RejectedError, Rewrite, Site, Value, breaks, holds
 from lastbit.text import parse_program
+from lastbit.verify.agree import agree
 from lastbit.windows import window
 
 RULES = {
@@ -68,6 +69,18 @@ def test_a_rule_shows_its_claim_on_an_ordinary_run(code: str) -> None:
     }
     assert rule.claim in shown, f"{code}: {shown}"
     assert Change.BITWISE in shown
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_the_field_finds_the_claim_of_a_rule_and_nothing_looser(code: str) -> None:
+    rule = RULES[code]
+    found = []
+    for example in rule.examples:
+        if example.kind != "rejects":
+            region = applied(rule, example)
+            agreed = (c for p, c in LOOSER if agree(region.before, region.after, p, draws=2).equal)
+            found.append(next(agreed, Change.MATH))
+    assert max(found, key=lambda change: change.rank) == rule.claim
 
 
 @pytest.mark.parametrize("code", RULES)
