@@ -50,4 +50,5 @@ RULE = Rewrite(
         f"`{site.name}` is computed where "
         f"{', '.join(f'`{name}`' for name in site.program.consumers(site.name))} needs it, rounded"
     ),
+    placement=True,
 )

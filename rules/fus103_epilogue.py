@@ -40,4 +40,5 @@ RULE = Rewrite(
         f"{', '.join(f'`{name}`' for name in site.program.consumers(site.name))} is computed in "
         f"the epilogue of `{site.name}`, from the rounded sum"
     ),
+    placement=True,
 )

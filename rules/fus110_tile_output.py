@@ -67,4 +67,5 @@ RULE = Rewrite(
     title=lambda site: (
         f"`{site.name}` is computed in tiles of {site.integer('rows')} x {site.integer('columns')}"
     ),
+    placement=True,
 )

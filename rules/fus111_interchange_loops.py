@@ -42,4 +42,5 @@ RULE = Rewrite(
         rejects("the value holds one sum", a=1, w=1, at=("z",)),
     ),
     title=lambda site: f"the loop over the terms of `{site.name}` runs outermost",
+    placement=True,
 )

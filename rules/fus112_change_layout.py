@@ -46,4 +46,5 @@ RULE = Rewrite(
         rejects("another value reads it", x=1, v=1, at=("z",)),
     ),
     title=lambda site: f"`{site.name}` is stored transposed",
+    placement=True,
 )

@@ -75,4 +75,5 @@ RULE = Rewrite(
         f"the tiles of `{site.name}` ({site.integer('rows')} x {site.integer('columns')}) "
         "are numbered by one index"
     ),
+    placement=True,
 )

@@ -58,4 +58,5 @@ RULE = Rewrite(
     title=lambda site: (
         f"`{site.name}` loads {site.integer('block')} terms at a time into one running accumulator"
     ),
+    placement=True,
 )

@@ -59,4 +59,5 @@ RULE = Rewrite(
         rejects("all levels of the sum have one format", x=1, at=("s",)),
     ),
     title=lambda site: f"one task adds the buffered partial sums of `{site.name}`, in order",
+    placement=True,
 )

@@ -1,3 +1,64 @@
-"""Say what a change to an operator graph does to its numbers, before it is deployed."""
+"""Say what a change to an operator graph does to its numbers, before it is deployed.
+
+The names below are the public interface; each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lastbit.change import Change as Change
+    from lastbit.formats import FORMATS as FORMATS
+    from lastbit.formats import Format as Format
+    from lastbit.formats import bits_text as bits_text
+    from lastbit.formats import decode as decode
+    from lastbit.formats import encode as encode
+    from lastbit.formats import format_of as format_of
+    from lastbit.lint import lint_plans as lint_plans
+    from lastbit.orders import merge_orders as merge_orders
+    from lastbit.registry import find_rule as find_rule
+    from lastbit.registry import load_rules as load_rules
+    from lastbit.replay import replay as replay
+    from lastbit.result import Result as Result
+    from lastbit.result import read_result as read_result
+    from lastbit.rounding import Mode as Mode
+    from lastbit.rounding import Rounding as Rounding
+    from lastbit.rounding import round_exact as round_exact
+    from lastbit.run import run_graph as run_graph
+    from lastbit.schedule import parse_schedule as parse_schedule
+    from lastbit.text import parse_program as parse_program
+    from lastbit.ulp import ulp as ulp
+    from lastbit.ulp import ulp_distance as ulp_distance
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "change": ("Change",),
+    "formats": ("FORMATS", "Format", "bits_text", "decode", "encode", "format_of"),
+    "lint": ("lint_plans",),
+    "orders": ("merge_orders",),
+    "registry": ("find_rule", "load_rules"),
+    "replay": ("replay",),
+    "result": ("Result", "read_result"),
+    "rounding": ("Mode", "Rounding", "round_exact"),
+    "run": ("run_graph",),
+    "schedule": ("parse_schedule",),
+    "text": ("parse_program",),
+    "ulp": ("ulp", "ulp_distance"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604  the names are strings
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'lastbit' has no attribute {name!r}")
+    return getattr(import_module(f"lastbit.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -134,7 +134,7 @@ def _violations(judged: Judged, budget: Budget | None) -> Iterator[str]:
     """Yield a sentence for each demand that a step does not meet."""
     label = f"{judged.transform.rule.name} at {', '.join(f'`{n}`' for n in judged.transform.at)}"
     if judged.rejected:
-        yield judged.rejected.rstrip(".")
+        yield judged.rejected.removeprefix(f"{judged.transform.rule.code} ").rstrip(".")
         return
     change = judged.change
     most = budget.change if budget is not None and budget.change is not None else None

@@ -204,8 +204,9 @@ def sum_of(site: Site) -> Sum:
 
 
 def sum_length(site: Site) -> int:
-    """Return the number of terms of the site's sum."""
-    return sum_of(site).length
+    """Return the number of terms of the sum that the site's value is made from."""
+    total, _ = sum_behind(site)
+    return total.length
 
 
 def mean_in(root: Node) -> tuple[Sum, Map]:

@@ -198,6 +198,8 @@ class Rewrite:
         requires: what must hold at a site.
         examples: inputs on which it holds, breaks, or is rejected.
         title: one sentence for a report, from the site; names in backticks.
+        placement: whether it only says where and when values are computed. It is judged like any
+            other, and later transforms read the program as it was written.
     """
 
     code: str
@@ -212,6 +214,7 @@ class Rewrite:
     requires: tuple[Require, ...] = ()
     examples: tuple[Example, ...] = ()
     title: Callable[[Site], str] | None = None
+    placement: bool = False
 
     @property
     def summary(self) -> str:

@@ -24,7 +24,7 @@ def judged(before: str, after: str, *sizes: dict[str, int]) -> Verdict:
 
 
 def domain(before: str, after: str, **sizes: int) -> list[tuple[str, str]]:
-    found = misbehaviours([region(before, after, **sizes)], same_bits=True)
+    found = misbehaviours([region(before, after, **sizes)], Change.BITWISE)
     return [(entry.kind, entry.side) for entry in found]
 
 

@@ -15,7 +15,7 @@ from lastbit.definitions import Definitions, reference
 from lastbit.expression import Expression
 from lastbit.graph import Reduce, topological
 from lastbit.plan_model import Plan, Transform
-from lastbit.rule import Edits, Parameter, RejectedError, Rewrite, Site, Value
+from lastbit.rule import Edits, MismatchError, Parameter, RejectedError, Rewrite, Site, Value
 from lastbit.schedule import Schedule, Table, bind, levels, parse_schedule, scaled
 from lastbit.verify.promises import Varying
 from lastbit.verify.sizing import Axis, Instance
@@ -52,26 +52,17 @@ class Bench:
         sizes = {name: span.typical for name, span in self.plan.symbols.items()}
         self.true = Instance(sizes, dict.fromkeys(sizes, Fraction(1)), "true")
         self.axes = {name: Axis(size) for name, size in sizes.items()}
-        self._schedules: dict[str, Fraction] = {}
         program = self._base(self.true)
         for node in program.nodes.values():
-            self._learn(node_reductions(node))
+            learn(self.axes, node_reductions(node))
         self._states[_key(self.true)] = _State(program)
 
-    def _learn(self, reductions: list[Reduce]) -> None:
-        for reduce in reductions:
-            for axis in self._along(reduce.length):
-                axis.reduced = True
-                if reduce.schedule is None:
-                    continue
-                for level in levels(reduce.schedule):
-                    for name in EXTENTS:
-                        extent = getattr(level, name, None)
-                        if isinstance(extent, int) and 1 < extent < reduce.length:
-                            axis.lengths.add(extent)
-
-    def _along(self, length: int) -> list[Axis]:
-        return [axis for axis in self.axes.values() if axis.true == length]
+    def _axis(self, parameter: Parameter, site: Site) -> int:
+        """Return the length of the axis that a parameter divides; 0 where it divides none."""
+        try:
+            return 0 if parameter.axis is None else parameter.axis(site)
+        except MismatchError:
+            return 0
 
     def _factor(self, length: int, instance: Instance) -> Fraction:
         """Return what lengths along an axis of a true length are divided by."""
@@ -109,7 +100,7 @@ class Bench:
         state = self._states[key]
         while state.applied < number:
             transform = self.plan.transforms[state.applied]
-            if not transform.branch:
+            if not transform.branch and not transform.rule.placement:
                 try:
                     edits = self.edits(state.applied, instance, state.definitions)
                     state.definitions = state.definitions.edited(edits)
@@ -158,9 +149,9 @@ class Bench:
     def _scaled(self, parameter: Parameter, value: Value, whole: Site, instance: Instance) -> Value:
         if parameter.kind == "count" and isinstance(value, int) and instance.purpose != "true":
             return min(value, MOST_PIECES)
-        if parameter.axis is None or parameter.kind not in ("length", "schedule"):
+        if parameter.kind not in ("length", "schedule"):
             return value
-        factor = self._factor(parameter.axis(whole), instance)
+        factor = self._factor(self._axis(parameter, whole), instance)
         if factor == 1:
             return value
         if parameter.kind == "schedule":
@@ -195,20 +186,49 @@ class Bench:
                 varying.append(Varying(name, symbol, len(seen), span.low, span.high))
         return found, varying
 
-    def learn(self, transform: Transform, site: Site, edits: Edits) -> None:
-        """Note the lengths and counts by which a transform cuts axes."""
+    def axes_of(self, transform: Transform, site: Site, edits: Edits) -> dict[str, Axis]:
+        """Return the axes as a transform cuts them, besides what the program does.
+
+        A transform that stays in the program cuts them for all later ones too.
+        """
+        axes = {name: axis.copy() for name, axis in self.axes.items()}
+        if not transform.branch and not transform.rule.placement:
+            self._cut(self.axes, site, transform, edits)
+        self._cut(axes, site, transform, edits)
+        return axes
+
+    def _cut(
+        self, axes: Mapping[str, Axis], site: Site, transform: Transform, edits: Edits
+    ) -> None:
         for parameter in transform.rule.parameters:
             value = site.parameters.get(parameter.name)
-            if parameter.kind == "length" and parameter.axis and isinstance(value, int):
-                for axis in self._along(parameter.axis(site)):
+            if parameter.kind == "length" and isinstance(value, int):
+                for axis in along(axes, self._axis(parameter, site)):
                     if 1 < value < axis.true:
                         axis.lengths.add(value)
+                        axis.own = True
             if parameter.kind == "count" and isinstance(value, int):
-                for axis in self.axes.values():
-                    if axis.reduced:
-                        axis.counts.add(min(value, MOST_PIECES))
+                for axis in axes.values():
+                    axis.counts.add(min(value, MOST_PIECES))
         for node in edits.values():
-            self._learn(node_reductions(node))
+            learn(axes, node_reductions(node))
+
+
+def along(axes: Mapping[str, Axis], length: int) -> list[Axis]:
+    """Return the axes of a true length."""
+    return [axis for axis in axes.values() if axis.true == length]
+
+
+def learn(axes: Mapping[str, Axis], reductions: list[Reduce]) -> None:
+    """Note along which axes reductions run, and how their schedules cut them."""
+    for reduce in reductions:
+        for axis in along(axes, reduce.length):
+            axis.reduced = True
+            for level in () if reduce.schedule is None else levels(reduce.schedule):
+                for name in EXTENTS:
+                    extent = getattr(level, name, None)
+                    if isinstance(extent, int) and 1 < extent < reduce.length:
+                        axis.lengths.add(extent)
 
 
 def defaults(rule: Rewrite) -> dict[str, Value]:

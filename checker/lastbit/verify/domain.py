@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lastbit.change import Change
 from lastbit.errors import LastbitError
 from lastbit.formats import NEGATIVE_ZERO, Exact, Format, identical
 from lastbit.graph import Input
@@ -54,13 +55,14 @@ class Misbehaviour:
     after: Exact
 
 
-def misbehaviours(regions: Iterable[Region], same_bits: bool = False) -> list[Misbehaviour]:
+def misbehaviours(regions: Iterable[Region], change: Change) -> list[Misbehaviour]:
     """Return the classes of inputs on which only one side misbehaves, each kind once a side.
 
     Args:
         regions: the region at small sizes; earlier ones give simpler witnesses.
-        same_bits: whether ordinary runs give the same bits; then another digit in a run that
-            is not ordinary was lost below the normal range.
+        change: the kind of change on ordinary runs. If they give the same bits, another digit in
+            a run that is not ordinary was lost below the normal range; if another function is
+            computed, only NaN and infinities that it brings say more than that.
     """
     found: dict[tuple[str, str], Misbehaviour] = {}
     for region in map(in_order, regions):
@@ -72,7 +74,7 @@ def misbehaviours(regions: Iterable[Region], same_bits: bool = False) -> list[Mi
             for output, x, y in zip(region.outputs, both.before, both.after, strict=True):
                 for index in np.ndindex(*x.shape):
                     old, new = _pair(x, y, index)
-                    verdict = _judge(old, new, words, both, same_bits)
+                    verdict = _judge(old, new, words, both, change)
                     if verdict is not None and verdict not in found:
                         kind, side = verdict
                         found[verdict] = Misbehaviour(
@@ -85,7 +87,7 @@ def _pair(x: Objects, y: Objects, index: tuple[int, ...]) -> tuple[Any, Any]:
     return x[index], y[index]
 
 
-def _judge(x: Exact, y: Exact, words: str, both: Run, same_bits: bool) -> tuple[str, str] | None:
+def _judge(x: Exact, y: Exact, words: str, both: Run, change: Change) -> tuple[str, str] | None:
     """Return the kind of a difference and the side that misbehaves, or None."""
     if identical(x, y) or both.ordinary:
         return None
@@ -96,6 +98,8 @@ def _judge(x: Exact, y: Exact, words: str, both: Run, same_bits: bool) -> tuple[
     for side, bad, good in sides:
         if _is_inf(bad) and not _is_inf(good):
             return ("inf" if "inf" in words else "overflow"), side
+    if change >= Change.MATH:
+        return None
     if x == 0 and y == 0:
         return "signed-zero", "before" if isinstance(x, float) else "after"
     if "inf" in words or "NaN" in words:
@@ -103,7 +107,7 @@ def _judge(x: Exact, y: Exact, words: str, both: Run, same_bits: bool) -> tuple[
     for side, bad, good in sides:
         if bad == 0 and good != 0:
             return "flush", side
-    if same_bits:
+    if change == Change.BITWISE:
         return "flush", "after" if both.ordinary_before else "before"
     return None
 

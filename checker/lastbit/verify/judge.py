@@ -32,7 +32,7 @@ from lastbit.verify.domain import Misbehaviour, misbehaviours
 from lastbit.verify.drift import measure
 from lastbit.verify.promises import Varying, promises_of
 from lastbit.verify.region import Region, region_of
-from lastbit.verify.sizing import Instance, instances, witness_instances
+from lastbit.verify.sizing import Axis, Instance, instances, witness_instances
 from lastbit.verify.witness import Found
 
 MOST_VARIANTS = 8  # parameter values over a symbol's range that are judged
@@ -90,14 +90,14 @@ class Judge:
         self.bench = Bench(plan)
         self._edits: list[Edits | RejectedError] = []
         self._titles: list[str] = []
+        self._axes: dict[int, dict[str, Axis]] = {}
+        self._regions_of: dict[tuple[object, ...], Region | None] = {}
         self._varying: dict[str, tuple[Varying, ...]] = self._text_varying()
         self._seen: dict[object, tuple[int, Judged, tuple[Input, ...]]] = {}
 
     def run(self) -> Iterator[Judged]:
         """Yield a verdict for each transform."""
         self._survey()
-        self.small = instances(self.bench.axes)
-        self.witnesses = witness_instances(self.bench.axes)
         for number, transform in enumerate(self.plan.transforms):
             yield self._step(number, transform)
 
@@ -130,7 +130,7 @@ class Judge:
             self._edits.append(edits)
             title = transform.rule.title
             self._titles.append(title(site) if title else transform.rule.summary)
-            bench.learn(transform, site, edits)
+            self._axes[number] = bench.axes_of(transform, site, edits)
 
     def _step(self, number: int, transform: Transform) -> Judged:
         edits, title = self._edits[number], self._titles[number]
@@ -139,7 +139,7 @@ class Judge:
         old = self.bench.before(number, self.bench.true)
         whole = region_of(old, old.edited(edits), edits)
         variants, varying = self.bench.variants(transform)
-        if not transform.branch:
+        if not transform.branch and not transform.rule.placement:
             for name in edits:
                 self._varying[name] = (*self._varying.get(name, ()), *varying)
         if whole is None:
@@ -183,23 +183,27 @@ class Judge:
         variants: list[dict[str, Value]],
         varying: list[Varying],
     ) -> Judged:
+        self._regions_of = {(True, *self.bench.true.sizes.values(), "None", 0): whole}
         worst: Verdict | None = None
         chosen = _spread(variants, MOST_VARIANTS)
         extend = 0
         for parameters in chosen:
-            verdict, reach = self._classify(number, parameters)
+            verdict, reach = self._classify(number, whole, parameters)
             if worst is None or verdict.change > worst.change:
                 worst, extend = verdict, reach
         assert worst is not None
+        self._choose_sizes(number, whole, extend)
         notes = []
         if len(chosen) < len(variants):
             notes.append(f"judged for {len(chosen)} of {len(variants)} parameter values")
         small = self._region(number, self.small[0], None, extend)
-        same = worst.change == Change.BITWISE
-        domain = misbehaviours(self._regions(number, self.witnesses[:4], None, extend), same)
-        drift, note = self._drift(number, whole, extend)
-        if note:
-            notes.append(note)
+        domain = misbehaviours(
+            self._regions(number, self.witnesses[:3], None, extend), worst.change
+        )
+        drift = None
+        if worst.change != Change.BITWISE:
+            drift, note = self._drift(number, whole, extend)
+            notes += [note] if note else []
         true = self._region(number, self.bench.true, None, extend) or whole
         return Judged(
             transform,
@@ -222,6 +226,18 @@ class Judge:
         extend: int = 0,
     ) -> Region | None:
         """Return the region of a transform at some sizes; None where it does not apply there."""
+        key = (instance.purpose == "true", *instance.sizes.values(), repr(parameters), extend)
+        if key not in self._regions_of:
+            self._regions_of[key] = self._new_region(number, instance, parameters, extend)
+        return self._regions_of[key]
+
+    def _new_region(
+        self,
+        number: int,
+        instance: Instance,
+        parameters: Mapping[str, Value] | None,
+        extend: int,
+    ) -> Region | None:
         try:
             old = self.bench.before(number, instance)
             edits = self.bench.edits(number, instance, old, parameters)
@@ -241,13 +257,24 @@ class Judge:
             if region is not None:
                 yield region
 
-    def _classify(self, number: int, parameters: Mapping[str, Value]) -> tuple[Verdict, int]:
+    def _choose_sizes(self, number: int, whole: Region, extend: int) -> None:
+        """Choose the sizes for a region: only what it reduces, or the rule cuts, is long."""
+        region = self._region(number, self.bench.true, None, extend) if extend else whole
+        lengths = {n.length for n in _nodes(region or whole) if isinstance(n, Reduce)}
+        axes = {name: axis.within(lengths) for name, axis in self._axes[number].items()}
+        self.small = instances(axes)
+        self.witnesses = witness_instances(axes)
+
+    def _classify(
+        self, number: int, whole: Region, parameters: Mapping[str, Value]
+    ) -> tuple[Verdict, int]:
         """Classify a transform; follow a change of the function until it is none, if it is none.
 
         A scale that is taken elsewhere changes the codes and itself, but not their product.
         """
         first: Verdict | None = None
         for extend in range(MOST_FOLLOWED + 1):
+            self._choose_sizes(number, whole, extend)
             cases = self._cases(number, self.small, parameters, extend)
             if not cases:
                 break

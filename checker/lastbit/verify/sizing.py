@@ -10,7 +10,7 @@ with the other symbols small. Witnesses are sought from the smallest sizes upwar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -31,12 +31,29 @@ class Axis:
         reduced: whether a sum or maximum runs along it.
         lengths: the block lengths that rules and schedules cut it into.
         counts: the numbers of pieces it is cut into.
+        own: whether the transform itself cuts it.
     """
 
     true: int
     reduced: bool = False
     lengths: set[int] = field(default_factory=set)
     counts: set[int] = field(default_factory=set)
+    own: bool = False
+
+    def copy(self) -> Axis:
+        """Return an axis that can be cut without cutting this one."""
+        return Axis(self.true, self.reduced, set(self.lengths), set(self.counts), self.own)
+
+    def within(self, lengths: Collection[int]) -> Axis:
+        """Return the axis as a region sees it that reduces axes of these true lengths."""
+        reduced = self.true in lengths
+        cuts = self.lengths if reduced or self.own else set()
+        return Axis(self.true, reduced, set(cuts), set(self.counts if reduced else ()), self.own)
+
+    @property
+    def cut(self) -> bool:
+        """Return whether anything runs along the axis or divides it."""
+        return self.reduced or bool(self.lengths) or bool(self.counts)
 
     def sized(self, base: int, block: int, blocks: int) -> tuple[int, Fraction]:
         """Return a small size, and the factor by which lengths along the axis shrink.
@@ -102,7 +119,7 @@ def witness_instances(axes: Mapping[str, Axis]) -> list[Instance]:
     for size in _WITNESS:
         sizes, factors = {}, {}
         for name, axis in axes.items():
-            if axis.reduced or axis.lengths or axis.counts:
+            if axis.cut:
                 sizes[name], factors[name] = axis.sized(size, 1 if size < 8 else 2, size)
             else:
                 sizes[name], factors[name] = min(axis.true, 1), Fraction(1)
@@ -111,13 +128,17 @@ def witness_instances(axes: Mapping[str, Axis]) -> list[Instance]:
 
 
 def _small(axes: Mapping[str, Axis], variant: int) -> Instance:
-    reduced, parallel = iter(_REDUCED[variant]), iter(_PARALLEL[variant])
+    """Return small sizes, a different one for each symbol."""
+    block, blocks = ((3, 4), (2, 5))[variant]
+    taken: set[int] = set()
     sizes, factors = {}, {}
     for name, axis in axes.items():
-        cut = axis.reduced or axis.lengths or axis.counts
-        base = next(reduced, 12) if cut else next(parallel, 3)
-        block, blocks = ((3, 4), (2, 5))[variant]
-        sizes[name], factors[name] = axis.sized(base, block, blocks)
+        bases = _REDUCED[variant] if axis.cut else _PARALLEL[variant]
+        for i, base in enumerate(bases):
+            sizes[name], factors[name] = axis.sized(base, block, blocks + i)
+            if sizes[name] not in taken:
+                break
+        taken.add(sizes[name])
     return Instance(sizes, factors, "small")
 
 

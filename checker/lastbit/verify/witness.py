@@ -8,6 +8,7 @@ which fall beside midpoints; large M, -M and ones for `reassociation`.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ import numpy as np
 
 from lastbit.errors import LastbitError
 from lastbit.formats import Exact, Format, identical
-from lastbit.graph import Graph, Input, Reduce, topological
+from lastbit.graph import Graph, Reduce, topological
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.exact import ExactDomain, Objects, exact_array, ordinary
 from lastbit.interpret.policy import Policy
@@ -200,49 +201,56 @@ def candidates(
 ) -> Iterator[Inputs]:
     """Yield inputs aimed at a policy; later turns are wilder."""
     digits = max((acc.format.precision for acc in _accumulators(region)), default=24)
+    names = [node.name for node in region.inputs]
     for number in range(count):
+        special = rng.choice(names or [""])
         inputs = {}
-        aimed = policy == Policy.BITS and number % 3 != 2
-        special = rng.choice([node.name for node in region.inputs] or [""])
         for node in region.inputs:
-            size = int(np.prod(node.shape, dtype=np.int64))
-            draw = _drawer(node, policy, rng, turn, digits, aimed, node.name == special)
-            inputs[node.name] = exact_array([draw() for _ in range(size)], node.shape)
+            size = math.prod(node.shape)
+            if policy == Policy.REAL and turn == 0:
+                values = [Fraction(rng.choice(_INTEGERS)) for _ in range(size)]
+            elif policy == Policy.BITS and number % 3 != 2:
+                values = [Fraction(1)] * size
+                if node.name == special:
+                    values = _cancelling(size, digits, node.format, rng, spread=number % 3)
+            else:
+                spread = (1, 3, 8)[min(turn, 2)]
+                values = [_full(node.format, spread, rng) for _ in range(size)]
+            held = [_held(value, node.format) for value in values]
+            inputs[node.name] = exact_array(held, node.shape)
         if all(ordinary(inputs[node.name], node.format) for node in region.inputs):
             yield inputs
 
 
-def _drawer(
-    node: Input,
-    policy: Policy,
-    rng: random.Random,
-    turn: int,
-    digits: int,
-    aimed: bool,
-    special: bool,
-) -> Callable[[], Exact]:
-    fmt = node.format
-    exact = Rounding.of(fmt, overflow="saturate")
+_INTEGERS = (1, 2, 3, -1, -2, 1, 2, 3, 4, 5, 0)
 
-    def value(x: Fraction) -> Exact:
-        out = round_exact(x if fmt.signed else abs(x), exact)
-        return Fraction(0) if out == 0 else out
 
-    if policy == Policy.REAL and turn == 0:
-        return lambda: value(Fraction(rng.choice((1, 2, 3, -1, -2, 1, 2, 3, 4, 5, 0))))
-    if aimed:
-        big = Fraction(2) ** min(digits, fmt.emax)
-        pool = (big, -big, Fraction(1), Fraction(1), Fraction(1), Fraction(0), big / 2 + 1)
-        return (lambda: value(rng.choice(pool))) if special else (lambda: value(Fraction(1)))
-    spread = (1, 3, 8)[min(turn, 2)]
+def _held(value: Fraction, fmt: Format) -> Exact:
+    held = round_exact(value if fmt.signed else abs(value), Rounding.of(fmt, overflow="saturate"))
+    return Fraction(0) if held == 0 else held
 
-    def full() -> Exact:
-        significand = rng.getrandbits(max(fmt.precision, 1)) | (1 << max(fmt.precision - 1, 0))
-        exponent = rng.randint(-spread, spread) - fmt.precision + 1
-        sign = -1 if fmt.signed and rng.random() < 0.4 else 1
-        return value(sign * significand * Fraction(2) ** exponent)
 
-    return full
+def _cancelling(
+    size: int, digits: int, fmt: Format, rng: random.Random, spread: int
+) -> list[Fraction]:
+    """Return ones with M and -M among them: what is added while M is there is lost."""
+    big = Fraction(2) ** min(digits, fmt.emax)
+    values = [Fraction(1)] * size
+    if spread:
+        pool = (big, -big, Fraction(1), Fraction(0), big / 2 + 1)
+        return [rng.choice(pool) for _ in range(size)]
+    places = rng.sample(range(size), min(size, 2))
+    for place, sign in zip(places, (1, -1), strict=False):
+        values[place] = sign * big
+    return values
+
+
+def _full(fmt: Format, spread: int, rng: random.Random) -> Fraction:
+    """Return a number with a full significand, of a magnitude near 1."""
+    low = 1 << max(fmt.precision - 1, 0)
+    exponent = rng.randint(-spread, spread) - fmt.precision + 1
+    sign = -1 if fmt.signed and rng.random() < 0.4 else 1
+    return sign * (rng.getrandbits(max(fmt.precision, 1)) | low) * Fraction(2) ** exponent
 
 
 def _accumulators(region: Region) -> Iterator[Rounding]:

@@ -1,0 +1,81 @@
+"""Run a graph on exact inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+from lastbit.errors import InputError, Problem
+from lastbit.formats import Exact, Format, identical
+from lastbit.graph import Graph
+from lastbit.interpret.evaluate import evaluate
+from lastbit.interpret.exact import ExactDomain, Objects, exact_array
+from lastbit.interpret.policy import Policy
+from lastbit.rounding import Rounding, round_exact
+
+
+def run_graph(
+    graph: Graph,
+    inputs: Mapping[str, object],
+    names: Iterable[str] | None = None,
+    policy: Policy = Policy.BITS,
+) -> dict[str, Objects]:
+    """Return values of a graph, evaluated in the exact domain.
+
+    Args:
+        graph: the graph.
+        inputs: for each input its values in row-major order, nested or flat, as exact numbers;
+            a single number fills the input.
+        names: the values wanted; by default the results.
+        policy: which roundings are carried out.
+
+    Returns:
+        arrays of exact numbers: a Fraction, a special float, or, where nothing rounds, an
+        enclosed real.
+
+    Raises:
+        InputError: an input is missing, has another number of values, or holds a value that its
+            format does not.
+    """
+    arrays = {}
+    for node in graph.inputs:
+        if node.name not in inputs:
+            raise InputError([Problem(f"the input `{node.name}` has no values")])
+        values = list(_flat(inputs[node.name]))
+        count = math.prod(node.shape)
+        if len(values) == 1:
+            values *= count
+        if len(values) != count:
+            message = f"the input `{node.name}` has {len(values)} values, not {count}"
+            raise InputError([Problem(message)])
+        for value in values:
+            _check(node.name, value, node.format)
+        arrays[node.name] = exact_array(values, node.shape)
+    wanted = tuple(graph.outputs if names is None else names)
+    nodes = [graph.values[name] for name in wanted]
+    values_of = evaluate(nodes, ExactDomain(arrays), policy)
+    return {name: value.array for name, value in zip(wanted, values_of, strict=True)}
+
+
+def _flat(values: object) -> Iterable[Exact]:
+    if isinstance(values, Iterable):
+        for value in values:
+            yield from _flat(value)
+    elif isinstance(values, int):
+        yield Fraction(values)
+    elif isinstance(values, float) and math.isfinite(values) and (values or not _negative(values)):
+        yield Fraction(values)
+    else:
+        assert isinstance(values, Fraction | float)
+        yield values
+
+
+def _negative(value: float) -> bool:
+    return math.copysign(1.0, value) < 0
+
+
+def _check(name: str, value: Exact, fmt: Format) -> None:
+    if not identical(round_exact(value, Rounding.of(fmt)), value):
+        message = f"the input `{name}` holds {value}, which is no value of {fmt.name}"
+        raise InputError([Problem(message, "Round it first, with `round_exact`.")])
