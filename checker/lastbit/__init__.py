@@ -50,7 +50,7 @@ _HOMES = {
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604  the names are strings
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,11 +6,11 @@ So a transform touches what it names and no more, however long the program is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from lastbit.graph import Graph, Input, Node, substitute, topological
-from lastbit.text import native_rounding
+from lastbit.graph import Graph, Input, Node, native_rounding, substitute, topological
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,10 @@ class Definitions:
         return Graph(values, wanted)
 
 
-def reads(node: Node) -> Iterator[str]:
-    """Yield the names that a definition reads."""
-    for leaf in topological([node]):
-        if isinstance(leaf, Input):
-            yield leaf.name
+@lru_cache(maxsize=1 << 16)
+def reads(node: Node) -> tuple[str, ...]:
+    """Return the names that a definition reads."""
+    return tuple(leaf.name for leaf in topological([node]) if isinstance(leaf, Input))
 
 
 def reference(name: str, node: Node) -> Node:

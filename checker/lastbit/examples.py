@@ -15,14 +15,14 @@ from lastbit.change import Change
 from lastbit.definitions import Definitions, reference
 from lastbit.errors import LastbitError
 from lastbit.formats import Exact, Format, bits_text, identical
-from lastbit.graph import Graph, Input
+from lastbit.graph import Graph, Input, native_rounding
 from lastbit.interpret.evaluate import results
 from lastbit.interpret.exact import ExactDomain, Objects, exact_array, ordinary
 from lastbit.interpret.policy import Policy
 from lastbit.reals import same
 from lastbit.rounding import Rounding, round_exact
 from lastbit.rule import Example, RejectedError, Rewrite, Site
-from lastbit.text import native_rounding, parse_program
+from lastbit.text import parse_program
 from lastbit.verify.orders import in_order
 from lastbit.verify.region import Region
 

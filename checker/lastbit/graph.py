@@ -288,6 +288,25 @@ def with_args(node: Node, by_key: Mapping[bytes, Node]) -> Node:
     return node
 
 
+def native_rounding(node: Node) -> Rounding | None:
+    """Return the rounding whose values `node` certainly holds, or None."""
+    while isinstance(node, View) and len(node.xs) == 1:
+        node = node.xs[0]
+    match node:
+        case Round(rounding=rounding):
+            return rounding
+        case Reduce(op="sum", acc=acc):
+            return acc
+        case Reduce(op="max" | "min", x=x):
+            return native_rounding(x)
+        case Map(fn="abs" | "neg", xs=(x,)):
+            inner = native_rounding(x)
+            return inner if inner is not None and inner.format.kind == "float" else None
+        case Input(format=fmt):
+            return Rounding.of(fmt)
+    return None
+
+
 # Builders: the vocabulary in which rules write graphs.
 
 

@@ -22,6 +22,7 @@ from lastbit.graph import (
     Round,
     View,
     concat,
+    native_rounding,
     reshape,
     substitute,
     topological,
@@ -29,7 +30,6 @@ from lastbit.graph import (
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, MismatchError, Parameter, Require, Site
 from lastbit.schedule import AnyOrder, Lanes, Schedule, Seq, Split, parse_schedule, tree_of
-from lastbit.text import native_rounding
 
 N = TypeVar("N", bound=Node)
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from lastbit.errors import InputError, LastbitError, Place, Problem, did_you_mean
 from lastbit.formats import bits_text, format_of
-from lastbit.graph import Graph
+from lastbit.graph import Graph, native_rounding
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.exact import ExactDomain, Objects, exact_array
 from lastbit.interpret.policy import Policy
 from lastbit.result import Step, Witness, read_result
-from lastbit.text import native_rounding, parse_program
+from lastbit.text import parse_program
 
 
 @dataclass(frozen=True, slots=True)

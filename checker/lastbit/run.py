@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from lastbit.errors import InputError, Problem
-from lastbit.formats import Exact, Format, identical
+from lastbit.formats import Exact, Format, as_exact, identical
 from lastbit.graph import Graph
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.exact import ExactDomain, Objects, exact_array
@@ -62,17 +62,9 @@ def _flat(values: object) -> Iterable[Exact]:
     if isinstance(values, Iterable):
         for value in values:
             yield from _flat(value)
-    elif isinstance(values, int):
-        yield Fraction(values)
-    elif isinstance(values, float) and math.isfinite(values) and (values or not _negative(values)):
-        yield Fraction(values)
     else:
-        assert isinstance(values, Fraction | float)
-        yield values
-
-
-def _negative(value: float) -> bool:
-    return math.copysign(1.0, value) < 0
+        assert isinstance(values, int | float | Fraction)
+        yield as_exact(Fraction(values) if isinstance(values, int) else values)
 
 
 def _check(name: str, value: Exact, fmt: Format) -> None:

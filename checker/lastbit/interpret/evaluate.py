@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
 
 from lastbit.graph import Const, Graph, Input, Map, Node, Reduce, Round, View, topological
@@ -89,12 +90,17 @@ def evaluate(
     """
     wanted = tuple(roots)
     values = {} if known is None else known
-    for node in topological(wanted):
+    for node in _order(wanted):
         if node.key not in values:
             if tick is not None:
                 tick()
             values[node.key] = _value(node, values, domain, policy)
     return [values[node.key] for node in wanted]
+
+
+@lru_cache(maxsize=256)
+def _order(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+    return tuple(topological(roots))
 
 
 def results(graph: Graph, domain: Domain[T, S], policy: Policy) -> dict[str, T]:

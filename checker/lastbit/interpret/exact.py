@@ -222,8 +222,14 @@ def rounded(array: Objects, rounding: Rounding) -> Objects:
 
 def elementwise(fn: Callable[..., Any], *arrays: Objects) -> Objects:
     """Return a function of numbers applied to arrays of them, which broadcast."""
-    with np.errstate(all="ignore"):  # inf - inf is NaN here, and no cause for a warning
-        return _objects(np.frompyfunc(fn, len(arrays), 1)(*arrays))
+    if len(arrays) == 1:
+        shape, values = arrays[0].shape, [fn(value) for value in arrays[0].flat]
+    else:
+        together = np.broadcast(*arrays)
+        shape, values = together.shape, [fn(*group) for group in together]
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out.reshape(shape)
 
 
 def exact_array(values: list[Exact] | tuple[Exact, ...], shape: tuple[int, ...]) -> Objects:

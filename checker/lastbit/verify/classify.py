@@ -9,7 +9,7 @@ policy is `sampled`; `bitwise` is never sampled, so the answer is then `unknown`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lastbit.change import Change
@@ -18,8 +18,9 @@ from lastbit.interpret.policy import Policy
 from lastbit.verify.agree import Agreement, agree
 from lastbit.verify.canonicalise import canonical
 from lastbit.verify.exhaust import exhausted
+from lastbit.verify.orders import in_order
 from lastbit.verify.region import Region
-from lastbit.verify.witness import Found, Search
+from lastbit.verify.witness import Found, Kept, Search
 
 ORDER = (Policy.BITS, Policy.ROUND, Policy.GRID, Policy.REAL)
 CHANGE_OF = {
@@ -102,7 +103,7 @@ class _Field:
 
 def classify(
     cases: Sequence[Case],
-    witnesses: Sequence[Case],
+    witnesses: Iterable[Case],
     seed: int = 0,
     seconds: float = 2.0,
     tick: Callable[[], None] | None = None,
@@ -111,7 +112,7 @@ def classify(
 
     Args:
         cases: the region at several small sizes, and at the true size of each reduced axis.
-        witnesses: the region at sizes for witnesses, from the smallest upwards.
+        witnesses: the region at sizes for witnesses, from the smallest upwards; made as needed.
         seed: selects draws and candidates.
         seconds: time for each search for a witness.
         tick: called while evaluating; may raise to stop.
@@ -126,7 +127,7 @@ def classify(
     if agreed == Policy.BITS:
         same = all(case.region.before.key() == case.region.after.key() for case in cases)
         return Verdict(Change.BITWISE, "law" if same else "field", sizes, field_.draws)
-    regions = [(case.sizes, case.region) for case in witnesses]
+    regions = Kept((case.sizes, in_order(case.region)) for case in witnesses)
     tried = 0
     sampled = False
     while True:

@@ -10,7 +10,7 @@ from lastbit.change import Change
 from lastbit.definitions import Definitions
 from lastbit.errors import InputError, LastbitError
 from lastbit.formats import bits_text
-from lastbit.graph import Graph, Input, Node, Reduce, substitute, topological
+from lastbit.graph import Graph, Input, Node, Reduce, native_rounding, substitute, topological
 from lastbit.plan_model import Plan, Transform
 from lastbit.printing import print_graph
 from lastbit.records import (
@@ -25,7 +25,6 @@ from lastbit.records import (
 )
 from lastbit.rule import Edits, RejectedError, Value
 from lastbit.schedule import symbols
-from lastbit.text import native_rounding
 from lastbit.verify.bench import Bench
 from lastbit.verify.classify import ASSUMES, Case, Verdict, classify
 from lastbit.verify.domain import Misbehaviour, misbehaviours
@@ -275,10 +274,15 @@ class Judge:
         first: Verdict | None = None
         for extend in range(MOST_FOLLOWED + 1):
             self._choose_sizes(number, whole, extend)
-            cases = self._cases(number, self.small, parameters, extend)
+            cases = self._cases(number, parameters, extend)
             if not cases:
                 break
-            witnesses = self._cases(number, self.witnesses, parameters, extend)
+            sizes = tuple(self.witnesses)
+            witnesses = (
+                Case(dict(instance.sizes), region)
+                for instance in sizes
+                if (region := self._region(number, instance, parameters, extend)) is not None
+            )
             verdict = classify(cases, witnesses, self.seed, tick=self.tick)
             if first is None:
                 first = verdict
@@ -294,12 +298,11 @@ class Judge:
     def _cases(
         self,
         number: int,
-        sizes: list[Instance],
         parameters: Mapping[str, Value],
         extend: int,
     ) -> list[Case]:
         cases = []
-        for instance in sizes:
+        for instance in self.small:
             region = self._region(number, instance, parameters, extend)
             if region is None:
                 continue

@@ -14,7 +14,7 @@ from lastbit.interpret.policy import Policy
 from lastbit.interpret.residues import FIELDS, Flags
 from lastbit.schedule import deterministic
 
-DRAWS = 3
+DRAWS = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ that was taken from a row is written out again from that row.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lastbit.definitions import Definitions, reads
-from lastbit.graph import Graph, Input, topological
+from lastbit.graph import Graph, Input, native_rounding, topological
 from lastbit.rounding import Rounding
-from lastbit.text import native_rounding
 
-MOST_ANCESTORS = 200  # values looked at to find how one input depends on another
+MOST_ANCESTORS = 60  # values looked at to find how one input depends on another
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,11 @@ def _independent(old: Definitions, new: Definitions, inside: set[str]) -> set[st
 
 
 def _ancestors(program: Definitions, name: str) -> set[str]:
-    seen: set[str] = set()
-    queue = [name]
+    seen = {name}
+    queue = deque([name])
     while queue and len(seen) < MOST_ANCESTORS:
-        for read in reads(program.nodes[queue.pop(0)]):
-            if read not in seen and read != name:
+        for read in reads(program.nodes[queue.popleft()]):
+            if read not in seen:
                 seen.add(read)
                 queue.append(read)
-    return seen
+    return seen - {name}

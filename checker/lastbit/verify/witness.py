@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from lastbit.interpret.exact import ExactDomain, Objects, exact_array, ordinary
 from lastbit.interpret.policy import Policy
 from lastbit.reals import Real, same
 from lastbit.rounding import Rounding, Undecided, round_exact
-from lastbit.verify.orders import in_order
+from lastbit.verify.agree import agree
 from lastbit.verify.region import Region
 
 Inputs = Mapping[str, Objects]
@@ -59,6 +60,30 @@ class Found:
     tried: int
 
 
+Sized = tuple[Mapping[str, int], Region]
+V = TypeVar("V")
+
+
+class Kept(Generic[V]):
+    """Values that are made when they are first asked for, and kept for the next time."""
+
+    def __init__(self, values: Iterable[V]) -> None:
+        self._made: list[V] = []
+        self._rest = iter(values)
+
+    def __iter__(self) -> Iterator[V]:
+        """Yield the values from the first."""
+        i = 0
+        while True:
+            if i == len(self._made):
+                value = next(self._rest, None)
+                if value is None:
+                    return
+                self._made.append(value)
+            yield self._made[i]
+            i += 1
+
+
 @dataclass(slots=True)
 class Search:
     """A search for a witness.
@@ -77,15 +102,17 @@ class Search:
     tried: int = 0
     ordinary: int = 0
 
-    def run(
-        self, regions: Iterable[tuple[Mapping[str, int], Region]], rounds: int = 3, each: int = 24
-    ) -> Found | None:
+    def run(self, regions: Kept[Sized], rounds: int = 3, each: int = 24) -> Found | None:
         """Search regions, given from the smallest upwards; return the first witness, shrunk."""
         deadline = time.monotonic() + self.seconds
-        cases = [(sizes, in_order(region)) for sizes, region in regions]
         rng = random.Random(self.seed)
+        equal: set[int] = set()
         for turn in range(rounds):
-            for sizes, region in cases:
+            for number, (sizes, region) in enumerate(regions):
+                if turn == 0 and agree(region.before, region.after, self.policy, 1).equal:
+                    equal.add(number)
+                if number in equal:
+                    continue
                 for inputs in candidates(region, self.policy, rng, each, turn):
                     if time.monotonic() > deadline:
                         return None
@@ -202,17 +229,21 @@ def candidates(
     """Yield inputs aimed at a policy; later turns are wilder."""
     digits = max((acc.format.precision for acc in _accumulators(region)), default=24)
     names = [node.name for node in region.inputs]
+    longest = max((math.prod(node.shape) for node in region.inputs), default=1)
     for number in range(count):
         special = rng.choice(names or [""])
+        places = rng.sample(range(longest), min(longest, 2))
         inputs = {}
         for node in region.inputs:
             size = math.prod(node.shape)
             if policy == Policy.REAL and turn == 0:
                 values = [Fraction(rng.choice(_INTEGERS)) for _ in range(size)]
-            elif policy == Policy.BITS and number % 3 != 2:
+            elif policy == Policy.BITS and number % 4 == 2:
+                values = _far_apart(size, digits, node.format, rng, places, node.name == special)
+            elif policy == Policy.BITS and number % 4 != 3:
                 values = [Fraction(1)] * size
                 if node.name == special:
-                    values = _cancelling(size, digits, node.format, rng, spread=number % 3)
+                    values = _cancelling(size, digits, node.format, rng, number % 4 == 1)
             else:
                 spread = (1, 3, 8)[min(turn, 2)]
                 values = [_full(node.format, spread, rng) for _ in range(size)]
@@ -225,13 +256,34 @@ def candidates(
 _INTEGERS = (1, 2, 3, -1, -2, 1, 2, 3, 4, 5, 0)
 
 
+@lru_cache(maxsize=64)
+def _saturating(fmt: Format) -> Rounding:
+    return Rounding.of(fmt, overflow="saturate")
+
+
 def _held(value: Fraction, fmt: Format) -> Exact:
-    held = round_exact(value if fmt.signed else abs(value), Rounding.of(fmt, overflow="saturate"))
+    held = round_exact(value if fmt.signed else abs(value), _saturating(fmt))
     return Fraction(0) if held == 0 else held
 
 
+def _far_apart(
+    size: int, digits: int, fmt: Format, rng: random.Random, places: list[int], signed: bool
+) -> list[Fraction]:
+    """Return large values at two places and small ones elsewhere, in every input alike.
+
+    So products are far apart even where a format, or a scale taken from the row, holds little.
+    """
+    large = Fraction(2) ** rng.randint(0, max(min(digits // 2, fmt.emax), 0))
+    small = Fraction(2) ** -rng.randint(0, max(min(digits // 2, -fmt.emin), 0))
+    values = [small] * size
+    for place, sign in zip(places, (1, -1), strict=False):
+        if place < size:
+            values[place] = large * (sign if signed else 1)
+    return values
+
+
 def _cancelling(
-    size: int, digits: int, fmt: Format, rng: random.Random, spread: int
+    size: int, digits: int, fmt: Format, rng: random.Random, spread: bool
 ) -> list[Fraction]:
     """Return ones with M and -M among them: what is added while M is there is lost."""
     big = Fraction(2) ** min(digits, fmt.emax)
@@ -273,7 +325,7 @@ def _simpler(value: Exact, fmt: Format) -> Iterator[Exact]:
         quantum = power / 2**bits
         options.append(sign * round(magnitude / quantum) * quantum)
     for option in options:
-        rounded = round_exact(option, Rounding.of(fmt, overflow="saturate"))
+        rounded = round_exact(option, _saturating(fmt))
         if option not in tried and rounded == option:
             tried.add(option)
             yield option
