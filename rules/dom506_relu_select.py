@@ -1,0 +1,55 @@
+"""DOM506 relu-select: relu is computed as `x > 0 ? x : 0` instead of max(x, 0).
+
+Why it matters: the comparison is false for NaN, so NaN becomes 0, where a maximum that follows
+IEEE 754-2019 keeps it. A run that has gone wrong then looks healthy. Hardware maxima differ too:
+some return the other operand.
+Error: exact for every number.
+Source: IEEE 754-2019, clauses 5.11 and 9.6 (maximum propagates NaN); tvm#19579,
+TensorRT-LLM#18082.
+"""
+
+from lastbit.change import Change
+from lastbit.graph import Const, Map, apply
+from lastbit.patterns import find, is_map, only, replace, same_format
+from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
+
+NEED = "the value holds one relu, or one maximum with 0"
+
+
+def is_relu(node: Map) -> bool:
+    """Return whether a node is relu(x) or max(x, 0)."""
+    zero = any(isinstance(x, Const) and x.value == 0 for x in node.xs)
+    return is_map(node, "relu") or (is_map(node, "max") and zero)
+
+
+def rewrite(site: Site) -> Edits:
+    """Select by a comparison."""
+    relu = only(find(site.node, Map, is_relu), NEED)
+    x = next(x for x in relu.xs if not (isinstance(x, Const) and x.value == 0))
+    new = apply("select", apply("less", 0, x), x, 0)
+    return {site.name: same_format(site.node, replace(site.node, relu, new))}
+
+
+RULE = Rewrite(
+    code="DOM506",
+    name="relu-select",
+    claim=Change.BITWISE,
+    prose=__doc__,
+    graph="""
+        x: bf16[N]
+        y: bf16 = relu(x)
+        m: bf16 = maximum(x, 0)
+        z: bf16 = x * 2
+    """,
+    at=("y",),
+    sizes={"N": 1},
+    rewrite=rewrite,
+    examples=(
+        breaks(x=float("nan")),  # 0 in place of NaN
+        breaks(at=("m",), x=float("nan")),
+        holds(x=-3),
+        holds(x=-0.0),
+        rejects(NEED, at=("z",), x=1),
+    ),
+    title=lambda site: f"`{site.name}` selects by a comparison with 0, which is false for NaN",
+)

@@ -1,0 +1,45 @@
+"""QNT303 quantize-per-tensor: one scale for the whole tensor replaces one for each row.
+
+Why it matters: per-tensor scaled matrix products exist on every GPU, row-scaled ones do not. The
+maximum then runs over the batch as well: a row's codes depend on the other requests of the batch,
+and a single outlier costs every row bits.
+Error: half an ulp of the grid at the tensor's scale: amax(tensor) / amax(row) times that of the
+row's own scale, until values fall below the grid's smallest number.
+Source: Micikevicius et al., arXiv 2209.05433; Xiao et al., SmoothQuant,
+arXiv 2211.10438, section 3 (granularities and outliers).
+"""
+
+from lastbit.change import Change
+from lastbit.graph import Node, Reduce, broadcast
+from lastbit.quantized import NO_MAXIMUM, ROW_SCALED, grid_at, quantized_at
+from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
+
+
+def rewrite(site: Site) -> Edits:
+    """Let the maximum run over the other axes too."""
+    found = quantized_at(site)
+    amax: Node = found.amax
+    for axis in range(len(found.amax.shape)):
+        if axis != found.amax.axis:
+            amax = Reduce("max", amax, axis)
+    return found.rescaled(found.scaled_by(broadcast(amax, found.amax.shape)))
+
+
+RULE = Rewrite(
+    code="QNT303",
+    name="quantize-per-tensor",
+    claim=Change.GRID,
+    prose=__doc__,
+    graph=ROW_SCALED + "\nd: e4m3fn = t / 2 saturate\n",
+    at=("q",),
+    sizes={"M": 2, "K": 1, "N": 1},
+    rewrite=rewrite,
+    examples=(
+        breaks(t=[[1], [10]], w=[[1]]),  # 55/56 in place of 1
+        holds(t=[[2], [2]], w=[[1]]),  # equal maxima
+        rejects(NO_MAXIMUM, at=("d",), t=[[1], [10]], w=[[1]]),
+    ),
+    title=lambda site: (
+        f"`{grid_at(site).name}` is scaled by one maximum over the whole tensor, its batch included"
+    ),
+)
