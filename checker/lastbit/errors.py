@@ -6,6 +6,10 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+WIDTH = 200  # characters of an offending line that are shown
+LISTED = 40  # allowed names that are listed
+MANY = 1000  # names that are compared with a misspelt one
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -21,6 +25,14 @@ class Place:
         parts += [str(n) for n in (self.line, self.column) if n]
         return ":".join(parts)
 
+    def shown(self) -> str:
+        """Return the line for a message: the part around the column, unprintable ones escaped."""
+        start = max(0, self.column - WIDTH // 2) if len(self.source) > WIDTH else 0
+        part = self.source[start : start + WIDTH]
+        text = "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in part).strip()
+        before = "..." if self.source[:start].strip() else ""
+        return f"{before}{text}{'...' if self.source[start + WIDTH :].strip() else ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -32,11 +44,12 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.place}: " if str(self.place) else ""
-        text = f"{where}{self.message.rstrip('.')}."
+        end = "" if self.message.endswith((".", "?")) else "."
+        text = f"{where}{self.message}{end}"
         if self.remedy:
             text += f" {self.remedy}"
         if self.place.source:
-            text += f"\n    {self.place.source.strip()}"
+            text += f"\n    {self.place.shown()}"
         return text
 
 
@@ -59,7 +72,9 @@ class InputError(LastbitError):
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     """Return a remedy for a misspelt name: the nearest allowed name, or the allowed names."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    likely = names if len(names) <= MANY else [n for n in names if n[:1] == name[:1]][:MANY]
+    near = difflib.get_close_matches(name, likely, n=1, cutoff=0.6)
     if near:
         return f"Did you mean {near[0]!r}?"
-    return f"Allowed: {', '.join(names)}."
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"Allowed: {', '.join(names[:LISTED])}{more}."

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 from lastbit.errors import InputError, Problem, did_you_mean
 
@@ -19,6 +19,7 @@ ALLOWED = "integers, symbols, + - * / // % **, min, max, ceil and floor"
 MAX_LENGTH = 500  # characters; keeps `ast` far from its recursion limit
 MAX_BITS = 512  # of a numerator or a denominator, in every intermediate result
 MAX_EXPONENT = 64
+MAX_DEPTH = 50  # of parts inside parts
 
 _FUNCTIONS: dict[str, tuple[int, int | None, Callable[[list[Fraction]], Fraction]]] = {
     "ceil": (1, 1, lambda args: Fraction(math.ceil(args[0]))),
@@ -121,9 +122,12 @@ def _checked(text: str) -> ast.expr:
     return body
 
 
-def _problem(node: ast.expr) -> tuple[str, str] | None:
+def _problem(node: ast.expr, depth: int = 1) -> tuple[str, str] | None:
     """Return the first thing in a syntax tree that is not allowed, and the remedy."""
+    if depth > MAX_DEPTH:
+        return "it is nested too deeply", f"Allowed: {MAX_DEPTH} levels."
     allowed = f"Allowed: {ALLOWED}."
+    inside = partial(_problem, depth=depth + 1)
     match node:
         case ast.Constant(value=int() as value) if type(value) is int:
             if value.bit_length() > MAX_BITS:
@@ -134,11 +138,11 @@ def _problem(node: ast.expr) -> tuple[str, str] | None:
                 return f"{name!r} is a function", f"Call it: {name}(...)."
             return None
         case ast.UnaryOp(op=ast.UAdd() | ast.USub(), operand=operand):
-            return _problem(operand)
+            return inside(operand)
         case ast.BinOp(left=left, op=op, right=right):
             if type(op) not in _OPERATORS:
                 return f"the operator in {ast.unparse(node)!r} is not allowed", allowed
-            return _problem(left) or _problem(right)
+            return inside(left) or inside(right)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             if name not in _FUNCTIONS:
                 remedy = allowed if name.startswith("_") else did_you_mean(name, _FUNCTIONS)
@@ -148,7 +152,7 @@ def _problem(node: ast.expr) -> tuple[str, str] | None:
             if keywords or starred or len(args) < least or (most and len(args) > most):
                 form = f"{name}(a)" if most == 1 else f"{name}(a, b, ...)"
                 return f"the arguments of {ast.unparse(node)!r} do not fit", f"Write {form}."
-            return next(filter(None, map(_problem, args)), None)
+            return next(filter(None, map(inside, args)), None)
     return f"{ast.unparse(node)!r} is not allowed", allowed
 
 
