@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from lastbit.change import Change
-from lastbit.definitions import Definitions
 from lastbit.errors import InputError, LastbitError
 from lastbit.formats import bits_text
-from lastbit.graph import Graph, Input, Node, Reduce, native_rounding, substitute, topological
+from lastbit.graph import Input, Node, Reduce, native_rounding, substitute, topological
 from lastbit.plan_model import Plan, Transform
 from lastbit.printing import print_graph
 from lastbit.records import (
@@ -23,7 +22,7 @@ from lastbit.records import (
     WitnessInput,
     hex_of,
 )
-from lastbit.rule import Edits, RejectedError, Value
+from lastbit.rule import Edits, RejectedError, Site, Value
 from lastbit.schedule import symbols
 from lastbit.verify.bench import Bench
 from lastbit.verify.classify import ASSUMES, Case, Verdict, classify
@@ -31,6 +30,7 @@ from lastbit.verify.domain import Misbehaviour, misbehaviours
 from lastbit.verify.drift import measure
 from lastbit.verify.promises import Varying, promises_of
 from lastbit.verify.region import Region, region_of
+from lastbit.verify.rename import rename_entry, rename_text, rename_witness
 from lastbit.verify.sizing import Axis, Instance, instances, witness_instances
 from lastbit.verify.witness import Found
 
@@ -92,7 +92,7 @@ class Judge:
         self._axes: dict[int, dict[str, Axis]] = {}
         self._regions_of: dict[tuple[object, ...], Region | None] = {}
         self._varying: dict[str, tuple[Varying, ...]] = self._text_varying()
-        self._seen: dict[object, tuple[int, Judged, tuple[Input, ...]]] = {}
+        self._seen: dict[object, tuple[int, Judged, Region]] = {}
 
     def run(self) -> Iterator[Judged]:
         """Yield a verdict for each transform."""
@@ -127,9 +127,20 @@ class Judge:
                 self._titles.append(transform.rule.summary)
                 continue
             self._edits.append(edits)
-            title = transform.rule.title
-            self._titles.append(title(site) if title else transform.rule.summary)
+            self._titles.append(self._title(transform, site))
             self._axes[number] = bench.axes_of(transform, site, edits)
+
+    def _title(self, transform: Transform, site: Site) -> str:
+        """Return the rule's sentence; of a parameter that varies, the largest value speaks."""
+        if transform.rule.title is None:
+            return transform.rule.summary
+        variants, varying = self.bench.variants(transform)
+        if not varying:
+            return transform.rule.title(site)
+        names = {parameter.parameter for parameter in varying}
+        largest = max(variants, key=lambda given: sum(int(given[name]) for name in names))
+        title = transform.rule.title(replace(site, parameters=largest))
+        return f"{title} ({'; '.join(map(str, varying))})"
 
     def _step(self, number: int, transform: Transform) -> Judged:
         edits, title = self._edits[number], self._titles[number]
@@ -148,7 +159,7 @@ class Judge:
         if key in self._seen:
             return self._again(number, transform, title, whole, key)
         judged = self._decide(number, transform, title, whole, edits, variants, varying)
-        self._seen[key] = number, judged, whole.inputs
+        self._seen[key] = number, judged, whole
         return judged
 
     def _specs(self, region: Region) -> tuple[str, ...]:
@@ -158,17 +169,24 @@ class Judge:
         self, number: int, transform: Transform, title: str, region: Region, key: object
     ) -> Judged:
         """Return the verdict of an equal region, in this region's names."""
-        first, judged, inputs = self._seen[key]
-        names = {old.name: new.name for old, new in zip(inputs, region.inputs, strict=True)} | dict(
-            zip(judged.outputs, region.outputs, strict=True)
-        )
+        first, judged, known = self._seen[key]
+        names: dict[str, str] = {}
+        for old, new in ((known.before, region.before), (known.after, region.after)):
+            names |= dict(zip(old.values, new.values, strict=True))
         return replace(
             judged,
             transform=transform,
             title=title,
             outputs=region.outputs,
-            witness=None if judged.witness is None else _renamed(judged.witness, names),
-            domain=tuple(replace(entry, inputs=entry.inputs) for entry in judged.domain),
+            domain=tuple(rename_entry(entry, names) for entry in judged.domain),
+            promises={
+                name: replace(promise, cause=rename_text(promise.cause, names))
+                for name, promise in judged.promises.items()
+            },
+            witness=None if judged.witness is None else rename_witness(judged.witness, names),
+            drift=None
+            if judged.drift is None
+            else replace(judged.drift, output=names.get(str(judged.drift.output))),
             same_as=first,
         )
 
@@ -453,15 +471,3 @@ def _renamed_key(region: Region) -> tuple[object, ...]:
     roots = [*region.before.results, *region.after.results]
     nodes = substitute(roots, new)
     return tuple(nodes[root.key].key for root in roots)
-
-
-def _renamed(witness: Witness, names: Mapping[str, str]) -> Witness:
-    inputs = {names.get(name, name): values for name, values in witness.inputs.items()}
-    output = None if witness.output is None else names.get(witness.output, witness.output)
-    return replace(witness, inputs=inputs, output=output)
-
-
-def closed_graph(definitions: Definitions) -> Graph:
-    """Return the whole program as one graph."""
-    inputs = [name for name in definitions.nodes if definitions.is_input(name)]
-    return definitions.closed(definitions.outputs, inputs)
