@@ -8,11 +8,12 @@ from datetime import date
 from lastbit.change import Change
 from lastbit.errors import InputError, Problem
 from lastbit.plan import load_plan
-from lastbit.plan_model import Allow, Budget, Plan
+from lastbit.plan_model import Allow, Budget, Plan, Transform
 from lastbit.records import Budget as BudgetRecord
 from lastbit.records import Location
 from lastbit.result import Finding, Result, Step, environment
-from lastbit.verify.judge import Judge, Judged
+from lastbit.verify.decide import Judged
+from lastbit.verify.judge import Judge
 
 Progress = Callable[[int, int, str], None]
 
@@ -50,19 +51,14 @@ def lint_plans(
     findings: list[Finding] = []
     for plan in plans:
         own: list[Step] = []
-        judge = Judge(plan, seed)
-        labels = iter(plan.transforms)
-        verdicts = judge.run()
-        while True:
-            transform = next(labels, None)
-            if progress is not None and transform is not None:
-                progress(len(steps) + len(own), total, transform.id)
-            judged = next(verdicts, None)
-            if judged is None:
-                break
-            step, found = _step(plan, judged, own)
+        if progress is not None and plan.transforms:
+            progress(len(steps), total, plan.transforms[0].id)
+        for number, (transform, judged) in enumerate(Judge(plan, seed).run(), 1):
+            step, found = _step(plan, transform, judged, own)
             own.append(step)
             findings += found
+            if progress is not None and number < len(plan.transforms):
+                progress(len(steps) + number, total, plan.transforms[number].id)
         steps += own
         findings += _expired(plan)
     if progress is not None:
@@ -70,13 +66,15 @@ def lint_plans(
     return Result.of("lint", steps, findings, environment(seed, day))
 
 
-def _step(plan: Plan, judged: Judged, earlier: Sequence[Step]) -> tuple[Step, list[Finding]]:
-    transform, rule = judged.transform, judged.transform.rule
+def _step(
+    plan: Plan, transform: Transform, judged: Judged, earlier: Sequence[Step]
+) -> tuple[Step, list[Finding]]:
+    rule = transform.rule
     place = transform.place
     location = Location(plan.file, place.line or None, place.column or None)
-    budget = _budget(plan, judged)
-    messages = list(_violations(judged, budget))
-    allow = _allowed(plan, judged) if messages else None
+    budget = _budget(plan, transform, judged)
+    messages = list(_violations(transform, judged, budget))
+    allow = _allowed(plan, transform) if messages else None
     severity = "error" if allow is None else "note"
     findings = [
         Finding(
@@ -113,9 +111,9 @@ def _step(plan: Plan, judged: Judged, earlier: Sequence[Step]) -> tuple[Step, li
     return step, findings
 
 
-def _budget(plan: Plan, judged: Judged) -> Budget | None:
+def _budget(plan: Plan, transform: Transform, judged: Judged) -> Budget | None:
     """Return the demand at the values that a step changes: a node's own, else the plan's."""
-    for name in (*judged.transform.at, *judged.outputs):
+    for name in (*transform.at, *judged.outputs):
         if name in plan.node_budgets:
             return plan.node_budgets[name]
     return plan.budget
@@ -130,11 +128,11 @@ def _record(budget: Budget) -> BudgetRecord:
     )
 
 
-def _violations(judged: Judged, budget: Budget | None) -> Iterator[str]:
+def _violations(transform: Transform, judged: Judged, budget: Budget | None) -> Iterator[str]:
     """Yield a sentence for each demand that a step does not meet."""
-    label = f"{judged.transform.rule.name} at {', '.join(f'`{n}`' for n in judged.transform.at)}"
+    label = f"{transform.rule.name} at {', '.join(f'`{n}`' for n in transform.at)}"
     if judged.rejected:
-        yield judged.rejected.removeprefix(f"{judged.transform.rule.code} ").rstrip(".")
+        yield judged.rejected.removeprefix(f"{transform.rule.code} ").rstrip(".")
         return
     change = judged.change
     most = budget.change if budget is not None and budget.change is not None else None
@@ -144,7 +142,7 @@ def _violations(judged: Judged, budget: Budget | None) -> Iterator[str]:
         yield f"{label} is a change of `{change}`; the budget allows `{most}`"
     elif most is None and change == Change.MATH:
         yield f"{label} computes another function of real numbers"
-    claim = judged.transform.rule.claim
+    claim = transform.rule.claim
     if change > claim and change != Change.UNKNOWN:
         yield f"{label} claims `{claim}`, but is a change of `{change}`"
     for entry in judged.domain:
@@ -169,9 +167,9 @@ def _violations(judged: Judged, budget: Budget | None) -> Iterator[str]:
             yield f"{label} {'is not' if broken else 'is not known to be'} {word}{why}"
 
 
-def _allowed(plan: Plan, judged: Judged) -> Allow | None:
+def _allowed(plan: Plan, transform: Transform) -> Allow | None:
     for allow in plan.allows:
-        if allow.covers(judged.transform.rule.code, judged.transform.at):
+        if allow.covers(transform.rule.code, transform.at):
             return allow
     return None
 

@@ -170,6 +170,9 @@ def test_one_function_written_in_two_ways_is_the_same(before: str, after: str) -
         ("maximum(x, z)", "maximum(x, z) + maximum(x, 0)"),
         ("abs(x)", "x"),
         ("amax(x)", "max(x)"),
+        ("select(x == z, 0, 1)", "1 + 0 * x"),
+        ("x < z", "x <= z"),
+        ("1 / select(x == 0, 2, x)", "1 / select(x == 0, 4, x)"),
     ],
 )
 def test_two_functions_are_told_apart_with_a_witness(before: str, after: str) -> None:

@@ -34,7 +34,7 @@ from lastbit.schedule import AnyOrder, Fused, Schedule, fold, levels
 FINITE, INF, NINF, NAN, UNDEFINED = range(5)
 SENTINEL = np.uint64((1 << 64) - 1)
 MOST_KNOWN = 1 << 10  # elements of a tensor whose values are looked for among known ones
-SCALAR_LIMIT = 4  # output elements up to which a long sum is folded in Python integers
+SCALAR_LIMIT = 32  # output elements up to which a sum is folded in Python integers
 
 _ADD = np.array(
     [
@@ -104,10 +104,12 @@ class FieldDomain:
     Args:
         field: the pair of primes.
         seed: selects inputs and keys.
+        compares: whether the graphs compare values. Some residues are then taken for zero, by
+            comparisons and as divisors alike.
     """
 
-    def __init__(self, field: Field, seed: int) -> None:
-        self.field, self.seed = field, seed
+    def __init__(self, field: Field, seed: int, compares: bool = False) -> None:
+        self.field, self.seed, self.compares = field, seed, compares
         self._known: dict[Format, list[Words]] = {}
         self._maps: dict[str, Callable[..., Residue]] = {
             "neg": self.neg,
@@ -135,9 +137,9 @@ class FieldDomain:
             "gelu": self._gelu,
             "gelu_tanh": self._gelu_tanh,
             "sign": self._sign,
-            "less": lambda x, y: self._compare(x, y, lambda d, one: d == one),
-            "less_equal": lambda x, y: self._compare(x, y, lambda d, one: (d == one) | (d == 0)),
-            "equal": lambda x, y: self._compare(x, y, lambda d, one: d == 0),
+            "less": lambda x, y: self._compare(x, y, lambda sign: sign == 1),
+            "less_equal": lambda x, y: self._compare(x, y, lambda sign: sign <= 1),
+            "equal": lambda x, y: self._compare(x, y, lambda sign: sign == 0),
             "select": self._select,
         }
 
@@ -245,6 +247,9 @@ class FieldDomain:
         finite_zero = (special == FINITE) & ((p == 0) if p is not None else (q == 0))
         if p is not None and q is not None:
             finite_zero |= (special == FINITE) & (q == 0)
+        if self.compares and p is not None and x.p is not None and x.constant is None:
+            magnitude = x.p * self.field.sign(x.p) % np.uint64(self.field.p)
+            finite_zero |= (special == FINITE) & self._taken_for_zero(magnitude)
         special = np.where(finite_zero, UNDEFINED, special)
         special = np.where((special == INF) | (special == NINF), FINITE, special).astype(np.uint8)
         constant = 1 / x.constant if x.constant else None
@@ -316,15 +321,26 @@ class FieldDomain:
     def _sign(self, x: Residue) -> Residue:
         if x.p is None:
             return self._hashed("sign", x)
-        sign = self.field.sign(x.p)
+        sign = self._sign_or_zero(x.p)
         q = np.where(sign > 1, np.uint64(self.field.q - 1), sign)
         return self._finish(sign, q, x.special, Digits.of_number(Fraction(1)), True)
 
-    def _compare(self, x: Residue, y: Residue, test: Callable[[Words, int], Flags]) -> Residue:
+    def _sign_or_zero(self, x: Words) -> Words:
+        """Return chi(x), and 0 also for the residues that are taken for zero in this draw.
+
+        A random residue is never zero, but what a comparison tells apart may be.
+        """
+        sign = self.field.sign(x)
+        return np.where(self._taken_for_zero(x * sign % np.uint64(self.field.p)), 0, sign)
+
+    def _taken_for_zero(self, magnitude: Words) -> Flags:
+        return mix(magnitude, key_of("zero", self.seed)) & np.uint64(3) == 0
+
+    def _compare(self, x: Residue, y: Residue, test: Callable[[Words], Flags]) -> Residue:
         gap = self.add(y, self.neg(x))
         if gap.p is None:
-            return self._hashed("less", gap)
-        bit = test(self.field.sign(gap.p), 1).astype(np.uint64)
+            return self._hashed("compare", gap)
+        bit = test(self._sign_or_zero(gap.p)).astype(np.uint64)
         return self._finish(bit, bit, gap.special, Digits.of_number(Fraction(1)), True)
 
     def _select(self, condition: Residue, x: Residue, y: Residue) -> Residue:
@@ -586,7 +602,7 @@ class FieldDomain:
         k, acc = leaves.shape[0], rounding.format.short
         nested = any(isinstance(level, Fused | AnyOrder) for level in levels(schedule))
         digits = x.digits
-        if leaves[:1].size <= SCALAR_LIMIT and k > 32 and not nested:
+        if leaves[:1].size <= SCALAR_LIMIT and not nested:
             columns = leaves.reshape(k, -1).T.tolist()
             sums = [
                 fold(schedule, k, acc, _ScalarTree(self, column, digits, rounding))[0]

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lastbit.graph import Graph
+from lastbit.graph import Graph, Map, topological
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.field import FINITE, UNDEFINED, FieldDomain, Residue
 from lastbit.interpret.policy import Policy
 from lastbit.interpret.residues import FIELDS
 
+COMPARISONS = ("less", "less_equal", "equal", "sign")
 MOST_DRAWS = 12  # draws after which a comparison without a defined element is given up
 
 
@@ -53,9 +54,13 @@ def agree(
     """
     if before.key() == after.key():
         return Agreement(True, False, 0, 0)
+    compares = any(
+        isinstance(node, Map) and node.fn in COMPARISONS
+        for node in topological([*before.results, *after.results])
+    )
     elements = done = 0
     for draw in range(MOST_DRAWS):
-        domain = FieldDomain(FIELDS[draw % len(FIELDS)], seed + draw)
+        domain = FieldDomain(FIELDS[draw % len(FIELDS)], seed + draw, compares)
         known: dict[bytes, Residue] = {}
         with np.errstate(over="ignore"):
             left = evaluate(before.results, domain, policy, known, tick)

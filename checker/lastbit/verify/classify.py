@@ -90,15 +90,23 @@ class _Field:
         for number, case in enumerate(self.cases):
             if case.true and policy != Policy.BITS:
                 continue
-            if number not in self.canonical:
-                region = case.region
-                self.canonical[number] = canonical(region.before), canonical(region.after)
-            before, after = self.canonical[number]
-            last = agree(before, after, policy, 1 if case.true else 2, self.seed, self.tick)
-            self.draws += last.draws
+            last = self._agree(case.region.before, case.region.after, policy, case.true)
+            if not last.equal:
+                last = self._agree(*self._canonical(number), policy, case.true)
             if not last.equal:
                 return last
         return last
+
+    def _agree(self, before: Graph, after: Graph, policy: Policy, true: bool) -> Agreement:
+        found = agree(before, after, policy, 1 if true else 2, self.seed, self.tick)
+        self.draws += found.draws
+        return found
+
+    def _canonical(self, number: int) -> tuple[Graph, Graph]:
+        if number not in self.canonical:
+            region = self.cases[number].region
+            self.canonical[number] = canonical(region.before), canonical(region.after)
+        return self.canonical[number]
 
 
 def classify(

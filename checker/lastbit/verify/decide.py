@@ -1,0 +1,376 @@
+"""Decide what one transform does: kind of change, domain, promises, drift and a witness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from lastbit.change import Change
+from lastbit.errors import InputError, LastbitError
+from lastbit.formats import bits_text
+from lastbit.graph import Node, Reduce, native_rounding, topological
+from lastbit.plan_model import Plan, Transform
+from lastbit.printing import print_graph
+from lastbit.records import (
+    DomainEntry,
+    Drift,
+    Evidence,
+    Program,
+    Promise,
+    Witness,
+    WitnessInput,
+    hex_of,
+)
+from lastbit.rule import RejectedError, Value
+from lastbit.verify.bench import Bench
+from lastbit.verify.classify import ASSUMES, Case, Verdict, classify
+from lastbit.verify.domain import Misbehaviour, misbehaviours
+from lastbit.verify.drift import measure
+from lastbit.verify.promises import Varying, promises_of
+from lastbit.verify.region import Region, region_of
+from lastbit.verify.sizing import Axis, Instance, instances, witness_instances
+from lastbit.verify.witness import Found
+
+MOST_VARIANTS = 8  # parameter values over a symbol's range that are judged
+MOST_FOLLOWED = 3  # steps by which a region is followed further into the program
+MOST_NODES = 4000  # nodes of a region that is judged at a true size
+SMALL_OUTPUTS = 1 << 12  # sampled outputs of a region with a scheduled sum
+MANY_OUTPUTS = 1 << 18  # sampled outputs of an elementwise region
+MOST_INPUTS = 1 << 23  # elements of the inputs of a region in which drift is measured
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A transform that can be applied, and the region that it changes.
+
+    Attributes:
+        number: its place in the plan.
+        transform: the transform.
+        title: one sentence in the user's words.
+        region: the region at the plan's sizes.
+        axes: the size symbols as the transform and the program cut them.
+        variants: the parameters over the ranges of the symbols.
+        varying: the parameters of schedules that depend on a size, before and after.
+    """
+
+    number: int
+    transform: Transform
+    title: str
+    region: Region
+    axes: Mapping[str, Axis]
+    variants: list[dict[str, Value]]
+    varying: tuple[tuple[Varying, ...], tuple[Varying, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found out about a transform.
+
+    Attributes:
+        title: one sentence in the user's words.
+        change: the kind of change.
+        outputs: the names of the region's results.
+        domain: classes of inputs on which one side misbehaves.
+        promises: each promise before and after.
+        drift: how far apart, or None.
+        witness: an input that shows the kind, or None.
+        evidence: what decided.
+        notes: further sentences.
+        rejected: why the rule cannot be applied; empty where it can.
+        same_as: the number of an earlier transform on an equal region.
+    """
+
+    title: str
+    change: Change
+    outputs: tuple[str, ...] = ()
+    domain: tuple[DomainEntry, ...] = ()
+    promises: Mapping[str, Promise] = field(default_factory=dict)
+    drift: Drift | None = None
+    witness: Witness | None = None
+    evidence: tuple[Evidence, ...] = ()
+    notes: tuple[str, ...] = ()
+    rejected: str = ""
+    same_as: int | None = None
+
+
+class Decider:
+    """Decides single transforms of a plan.
+
+    Args:
+        bench: the plan's program at any sizes.
+        seed: selects every draw.
+        tick: called while evaluating; may raise to stop.
+    """
+
+    def __init__(self, bench: Bench, seed: int = 0, tick: Callable[[], None] | None = None) -> None:
+        self.bench, self.seed, self.tick = bench, seed, tick
+        self.small: list[Instance] = []
+        self.witnesses: list[Instance] = []
+        self._regions_of: dict[tuple[object, ...], Region | None] = {}
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan."""
+        return self.bench.plan
+
+    def decide(self, task: Task) -> Judged:
+        """Return what a transform does."""
+        number, whole, variants = task.number, task.region, task.variants
+        self._regions_of = {(True, *self.bench.true.sizes.values(), "None", 0): whole}
+        worst: Verdict | None = None
+        chosen = _spread(variants, MOST_VARIANTS)
+        extend = 0
+        for parameters in chosen:
+            verdict, reach = self._classify(task, parameters)
+            if worst is None or verdict.change > worst.change:
+                worst, extend = verdict, reach
+        assert worst is not None
+        self._choose_sizes(task, extend)
+        notes = []
+        if len(chosen) < len(variants):
+            notes.append(f"judged for {len(chosen)} of {len(variants)} parameter values")
+        small = self._region(number, self.small[0], None, extend)
+        domain = misbehaviours(
+            self._regions(number, self.witnesses[:3], None, extend), worst.change
+        )
+        drift = None
+        if worst.change != Change.BITWISE:
+            drift, note = self._drift(number, whole, extend)
+            notes += [note] if note else []
+        true = self._region(number, self.bench.true, None, extend) or whole
+        return Judged(
+            task.title,
+            worst.change,
+            true.outputs,
+            tuple(self._entry(m) for m in domain),
+            self._promises(small, task.varying),
+            drift,
+            None if worst.witness is None else self._witness(worst.witness, worst.change),
+            (_evidence(worst),),
+            tuple(notes),
+        )
+
+    def _region(
+        self,
+        number: int,
+        instance: Instance,
+        parameters: Mapping[str, Value] | None,
+        extend: int = 0,
+    ) -> Region | None:
+        """Return the region of a transform at some sizes; None where it does not apply there."""
+        key = (instance.purpose == "true", *instance.sizes.values(), repr(parameters), extend)
+        if key not in self._regions_of:
+            self._regions_of[key] = self._new_region(number, instance, parameters, extend)
+        return self._regions_of[key]
+
+    def _new_region(
+        self,
+        number: int,
+        instance: Instance,
+        parameters: Mapping[str, Value] | None,
+        extend: int,
+    ) -> Region | None:
+        try:
+            old = self.bench.before(number, instance)
+            edits = self.bench.edits(number, instance, old, parameters)
+            return region_of(old, old.edited(edits), edits, extend)
+        except (RejectedError, InputError):
+            return None
+
+    def _regions(
+        self,
+        number: int,
+        sizes: list[Instance],
+        parameters: Mapping[str, Value] | None,
+        extend: int,
+    ) -> Iterator[Region]:
+        for instance in sizes:
+            region = self._region(number, instance, parameters, extend)
+            if region is not None:
+                yield region
+
+    def _choose_sizes(self, task: Task, extend: int) -> None:
+        """Choose the sizes for a region: only what it reduces, or the rule cuts, is long."""
+        whole = task.region
+        region = self._region(task.number, self.bench.true, None, extend) if extend else whole
+        lengths = {n.length for n in _nodes(region or whole) if isinstance(n, Reduce)}
+        axes = {name: axis.within(lengths) for name, axis in task.axes.items()}
+        self.small = instances(axes)
+        self.witnesses = witness_instances(axes)
+
+    def _classify(self, task: Task, parameters: Mapping[str, Value]) -> tuple[Verdict, int]:
+        """Classify a transform; follow a change of the function until it is none, if it is none.
+
+        A scale that is taken elsewhere changes the codes and itself, but not their product.
+        """
+        number, claim = task.number, task.transform.rule.claim
+        first: Verdict | None = None
+        for extend in range(MOST_FOLLOWED + 1):
+            self._choose_sizes(task, extend)
+            cases = self._cases(number, parameters, extend)
+            if not cases:
+                break
+            sizes = tuple(self.witnesses)
+            witnesses = (
+                Case(dict(instance.sizes), region)
+                for instance in sizes
+                if (region := self._region(number, instance, parameters, extend)) is not None
+            )
+            verdict = classify(cases, witnesses, self.seed, tick=self.tick)
+            if first is None:
+                first = verdict
+            if verdict.change not in (Change.MATH, Change.UNKNOWN):
+                return verdict, extend
+            if extend == 0 and (verdict.change == Change.UNKNOWN or claim == Change.MATH):
+                return verdict, 0
+        if first is None:
+            detail = "no small size meets the rule's requirements"
+            return Verdict(Change.UNKNOWN, "sampled", (), 0, None, detail), 0
+        return first, 0
+
+    def _cases(
+        self,
+        number: int,
+        parameters: Mapping[str, Value],
+        extend: int,
+    ) -> list[Case]:
+        cases = []
+        for instance in self.small:
+            region = self._region(number, instance, parameters, extend)
+            if region is None:
+                continue
+            true = instance.purpose == "true"
+            if true and _count(region) > MOST_NODES:
+                continue
+            cases.append(Case(dict(instance.sizes), region, true))
+        if all(case.true for case in cases):
+            return [replace(case, true=False) for case in cases]
+        return cases
+
+    def _promises(
+        self, region: Region | None, varying: tuple[tuple[Varying, ...], tuple[Varying, ...]]
+    ) -> dict[str, Promise]:
+        if region is None:
+            return {}
+        batch = self.plan.batch
+        rows = None if batch is None else self.small[0].sizes[batch]
+        found = promises_of(region.before, region.after, rows, varying, batch)
+        return {
+            name: Promise(before[0], after[0], after[1] or before[1])
+            for name, (before, after) in found.items()
+        }
+
+    def _drift(self, number: int, whole: Region, extend: int) -> tuple[Drift | None, str]:
+        """Measure drift on sampled outputs: reduced axes at their true sizes."""
+        whole = self._region(number, self.bench.true, None, extend) or whole
+        lengths = {n.length for n in _nodes(whole) if isinstance(n, Reduce)}
+        scheduled = any(isinstance(n, Reduce) and n.acc is not None for n in _nodes(whole))
+        axes = self.bench.axes
+        parallel = [name for name, axis in axes.items() if axis.true not in lengths]
+        present = {size for node in whole.inputs for size in node.shape}
+        parallel = [name for name in parallel if axes[name].true in present]
+        budget = SMALL_OUTPUTS if scheduled else MANY_OUTPUTS
+        if lengths and not scheduled:
+            budget = max(1, budget // max(lengths))
+        sizes = dict(self.bench.true.sizes)
+        for i, name in enumerate(parallel):
+            share = round(budget ** (1 / (len(parallel) - i)))
+            sizes[name] = max(1, min(axes[name].true, share))
+            budget = max(1, budget // sizes[name])
+        instance = replace(self.bench.true, sizes=sizes)
+        region = self._region(number, instance, None, extend)
+        if region is None:
+            return None, "drift not measured: the transform does not apply at sampled sizes"
+        if sum(prod(node.shape) for node in region.inputs) > MOST_INPUTS:
+            return None, "drift not measured: the region reads more than fits"
+        total = sum(prod(node.shape) for node in whole.before.results)
+        specs = {
+            node.name: self.plan.inputs[node.name]
+            for node in region.inputs
+            if node.name in self.plan.inputs
+        }
+        try:
+            return measure(region.before, region.after, specs, self.seed, total), ""
+        except LastbitError as error:
+            return None, f"drift not measured: {str(error).rstrip('.')}"
+
+    def _witness(self, found: Found, change: Change) -> Witness:
+        return self._record(
+            found.region,
+            str(change),
+            found.policy.name,
+            found.inputs,
+            (found.output, found.index, found.before, found.after),
+        )
+
+    def _entry(self, m: Misbehaviour) -> DomainEntry:
+        place = (m.output, m.index, m.before, m.after)
+        witness = self._record(m.region, m.kind, None, m.values, place)
+        return DomainEntry(m.kind, m.side, m.inputs, witness)
+
+    def _record(
+        self,
+        region: Region,
+        kind: str,
+        policy: str | None,
+        inputs: Mapping[str, object],
+        place: tuple[str, tuple[int, ...], object, object],
+    ) -> Witness:
+        output, index, before, after = place
+        formats = [native_rounding(graph.values[output]) for graph in (region.before, region.after)]
+        fmt, other = (f.format if f is not None else None for f in formats)
+        reachable = all(
+            self.plan.program.place(node.name) and self._is_input(node.name)
+            for node in region.inputs
+        )
+        shown = fmt or other
+        assert shown is not None
+        return Witness(
+            kind,
+            {
+                node.name: WitnessInput(
+                    node.format.short,
+                    node.shape,
+                    tuple(hex_of(v) for v in inputs[node.name].flat),  # type: ignore[attr-defined]
+                )
+                for node in region.inputs
+            },
+            (bits_text(before, shown),),  # type: ignore[arg-type]
+            (bits_text(after, other or shown),),  # type: ignore[arg-type]
+            shown.short,
+            Program(print_graph(region.before), print_graph(region.after)),
+            policy,
+            output,
+            (index,),
+            True if reachable else None,
+        )
+
+    def _is_input(self, name: str) -> bool:
+        return any(st.name == name and st.expr is None for st in self.plan.program.statements)
+
+
+def _evidence(verdict: Verdict) -> Evidence:
+    return Evidence(
+        verdict.by,
+        verdict.sizes,
+        verdict.draws,
+        ASSUMES if verdict.by in ("field", "sampled") else (),
+        None,
+        verdict.detail,
+    )
+
+
+def _nodes(region: Region) -> list[Node]:
+    return list(topological([*region.before.results, *region.after.results]))
+
+
+def _count(region: Region) -> int:
+    return len(_nodes(region))
+
+
+def _spread(variants: list[dict[str, Value]], most: int) -> list[dict[str, Value]]:
+    """Return at most so many of the variants: the first, the last, and some between."""
+    if len(variants) <= most:
+        return variants
+    return [variants[round(i * (len(variants) - 1) / (most - 1))] for i in range(most)]
