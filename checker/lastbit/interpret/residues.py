@@ -68,29 +68,27 @@ class Field:
         return out
 
     @cached_property
-    def _log_table(self) -> tuple[Words, Words]:
+    def _log_table(self) -> tuple[Words, Words, Words]:
+        """Return sorted powers of the generator, their exponents, and the giant steps."""
         steps = np.arange(1 << 18, dtype=np.uint64)
         powers = self.exp(steps)
         order = np.argsort(powers)
-        return powers[order], steps[order]
+        giant = pow(GENERATOR, -len(steps), self.p)
+        giants = [1]
+        while len(giants) * len(steps) < self.q:
+            giants.append(giants[-1] * giant % self.p)
+        return powers[order], steps[order], np.array(giants, np.uint64)
 
     def log(self, x: Words) -> Words:
         """Return the e with GENERATOR^e = x modulo p, for squares x (baby and giant steps)."""
-        powers, steps = self._log_table
-        p, size = np.uint64(self.p), len(steps)
-        giant = np.uint64(pow(GENERATOR, -size, self.p))
-        flat = x.reshape(-1).copy()
-        out = np.zeros(flat.shape, np.uint64)
-        open_ = np.arange(flat.size)
-        for i in range(self.q // size + 1):
-            at = np.minimum(np.searchsorted(powers, flat[open_]), size - 1)
-            hit = powers[at] == flat[open_]
-            exponent = (np.uint64(i * size) + steps[at[hit]]) % np.uint64(self.q)
-            out[open_[hit]] = exponent
-            open_ = open_[~hit]
-            if not open_.size:
-                break
-            flat[open_] = flat[open_] * giant % p
+        powers, steps, giants = self._log_table
+        out = np.zeros(x.size, np.uint64)
+        for i, value in enumerate(x.reshape(-1)):
+            moved = giants * value % np.uint64(self.p)
+            at = np.minimum(np.searchsorted(powers, moved), len(powers) - 1)
+            (hits,) = np.nonzero(powers[at] == moved)
+            exponent = int(hits[0]) * len(steps) + int(steps[at[hits[0]]])
+            out[i] = exponent % self.q
         return out.reshape(x.shape)
 
     def power(self, x: Words, exponent: int, modulus: int | None = None) -> Words:

@@ -143,7 +143,7 @@ def classify(
         # Under ROUND the field tells multisets of terms apart whose exact sums are equal.
         doubtful = Policy.REAL if agreed is None else Policy(agreed + 1)
         search = Search(doubtful, seconds, seed)
-        found = search.run(regions)
+        found = search.run(regions, rounds=2 if doubtful == Policy.REAL else 3)
         tried += search.ordinary
         if found is not None:
             change = Change.MATH if agreed is None else CHANGE_OF[agreed]
