@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lastbit.orders import merge_orders as merge_orders
     from lastbit.registry import find_rule as find_rule
     from lastbit.registry import load_rules as load_rules
-    from lastbit.replay import replay as replay
+    from lastbit.replaying import replay as replay
     from lastbit.result import Result as Result
     from lastbit.result import read_result as read_result
     from lastbit.rounding import Mode as Mode
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from lastbit.rounding import round_exact as round_exact
     from lastbit.run import run_graph as run_graph
     from lastbit.schedule import parse_schedule as parse_schedule
+    from lastbit.steps import step_graphs as step_graphs
     from lastbit.text import parse_program as parse_program
-    from lastbit.ulp import ulp as ulp
-    from lastbit.ulp import ulp_distance as ulp_distance
+    from lastbit.ulps import ulp as ulp
+    from lastbit.ulps import ulp_distance as ulp_distance
 
 __version__ = "0.1.0"
 
@@ -40,13 +41,14 @@ _HOMES = {
     "lint": ("lint_plans",),
     "orders": ("merge_orders",),
     "registry": ("find_rule", "load_rules"),
-    "replay": ("replay",),
+    "replaying": ("replay",),
     "result": ("Result", "read_result"),
     "rounding": ("Mode", "Rounding", "round_exact"),
     "run": ("run_graph",),
     "schedule": ("parse_schedule",),
+    "steps": ("step_graphs",),
     "text": ("parse_program",),
-    "ulp": ("ulp", "ulp_distance"),
+    "ulps": ("ulp", "ulp_distance"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

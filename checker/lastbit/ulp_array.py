@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lastbit.formats import Format
 from lastbit.round_array import encode_array
-from lastbit.ulp import KINDS, DistanceKind
+from lastbit.ulps import KINDS, DistanceKind
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
 
@@ -21,7 +21,7 @@ class UlpDistances:
 
     Attributes:
         ulps: the steps from one to the other; 0 where a step count means nothing (`inf`, `nan`).
-        kinds: for each element an index into `lastbit.ulp.KINDS`.
+        kinds: for each element an index into `lastbit.ulps.KINDS`.
     """
 
     ulps: npt.NDArray[np.uint64]

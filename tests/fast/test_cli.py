@@ -266,12 +266,12 @@ def replay(monkeypatch):
         def __str__(self):
             return "0x3f43 -> 0x3f44"
 
-    fake = types.ModuleType("lastbit.replay")
+    fake = types.ModuleType("lastbit.replaying")
     fake.asked = []
     fake.replay = lambda path, step: fake.asked.append((path, step)) or Replayed()
     fake.script = lambda path, step: f"# {path} {step}\n"
     fake.Replayed = Replayed
-    monkeypatch.setitem(sys.modules, "lastbit.replay", fake)
+    monkeypatch.setitem(sys.modules, "lastbit.replaying", fake)
     return fake
 
 

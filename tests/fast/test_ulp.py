@@ -17,8 +17,8 @@ from lastbit.formats import (
     decode,
     identical,
 )
-from lastbit.ulp import KINDS, UlpDistance, next_down, next_up, ordinal, ulp, ulp_distance
 from lastbit.ulp_array import ordinal_array, ulp_distance_array
+from lastbit.ulps import KINDS, UlpDistance, next_down, next_up, ordinal, ulp, ulp_distance
 
 F32, F64, BF16, E4M3FN = (FORMATS[short] for short in ("f32", "f64", "bf16", "e4m3fn"))
 NARROW = [short for short, fmt in FORMATS.items() if fmt.bits <= 8]

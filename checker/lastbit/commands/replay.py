@@ -19,7 +19,7 @@ def command(place: str, as_script: bool) -> int:
     path, _, step = place.rpartition("#")
     if not path or not step:
         raise click.UsageError(f"{place!r} names no step; write RESULT#STEP.")
-    from lastbit.replay import replay, script
+    from lastbit.replaying import replay, script
 
     if as_script:
         click.echo(script(path, step), nl=False)
