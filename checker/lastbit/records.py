@@ -192,8 +192,8 @@ class Drift:
         sampled: elements compared, elements there are.
         inputs: the distribution or data (`normal(0, 1)`).
         seed: the seed of the draw; null for data.
-        before_error_ulp: greatest error of that side against the exact result, in ulp at scale.
-        after_error_ulp: greatest error of that side against the exact result, in ulp at scale.
+        before_error_ulp: mean error of that side against the exact result, in ulp at scale.
+        after_error_ulp: mean error of that side against the exact result, in ulp at scale.
         bound: a rigorous bound, or null.
         output: name of the value compared.
     """

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lastbit.formats import FORMATS, as_exact
-from lastbit.graph import Graph, Input, Round, apply
+from lastbit.graph import Graph, Input, Reduce, Round, apply
 from lastbit.interpret import folded, slabs, tensors
 from lastbit.interpret.array import ArrayDomain, ArrayLimitError, Tensor, values_of
 from lastbit.interpret.evaluate import results
@@ -25,6 +25,7 @@ from lastbit.ops import ELEMENTWISE
 from lastbit.reals import Real, Undecided
 from lastbit.round_array import CarrierError, round_array
 from lastbit.rounding import Rounding
+from lastbit.schedule import parse_schedule
 from lastbit.text import parse_program
 
 SEED = 20261
@@ -246,6 +247,19 @@ def test_sums_of_special_values_follow_the_exact_core(policy: Policy) -> None:
     for w in ([1.0, 1.0, 1.0, 1.0], [-0.0, -1.0, 0.0, 2.0], [INF, 1.0, 0.0, -1.0]):
         inputs = {"x": np.array(x), "w": np.array(w).reshape(4, 1)}
         assert differing(graph, inputs, policy) == []
+
+
+@pytest.mark.parametrize("mode", ["rne", "rna", "rtz", "rup", "rdn", "rto", "sr"])
+@pytest.mark.parametrize("fmt", ["f32", "bf16", "f16", "int8", "f64"])
+def test_additions_round_as_the_accumulator_says(fmt: str, mode: str) -> None:
+    x, w = (Input(name, FORMATS["f32"], shape=(3, 9)) for name in "xw")
+    values = {}
+    for overflow, subnormals in (("saturate", "keep"), (None, "flush")):
+        acc = Rounding.of(fmt, mode, overflow, subnormals)  # type: ignore[arg-type]
+        y = Reduce("sum", apply("mul", x, w), 1, parse_schedule("split(2)"), acc)
+        values[f"y_{overflow}"] = y
+    graph = Graph({"x": x, "w": w, **values}, tuple(values))
+    assert differing(graph, drawn(graph)) == []
 
 
 def test_a_sequential_sum_is_the_loop_over_binary32() -> None:
