@@ -17,9 +17,10 @@ from lastbit.formats import FORMATS, as_exact
 from lastbit.graph import Graph, Input, Reduce, Round, apply
 from lastbit.interpret import folded, slabs, tensors
 from lastbit.interpret.array import ArrayDomain, ArrayLimitError, Tensor, values_of
+from lastbit.interpret.elementary import elementary
 from lastbit.interpret.evaluate import results
 from lastbit.interpret.exact import ExactDomain, Objects, OpaqueError, exact_array
-from lastbit.interpret.intervals import Interval
+from lastbit.interpret.intervals import Interval, exactly
 from lastbit.interpret.policy import Policy
 from lastbit.ops import ELEMENTWISE
 from lastbit.reals import Real, Undecided
@@ -161,10 +162,14 @@ def test_functions_of_two_numbers_round_as_the_exact_core_rounds_them(fn: str) -
         "exp(-exp(x))",
         "sigmoid(-x * 100) * x",
         "softplus(-x * 30) - log1p(exp(-x * 30))",
+        "exp(x * 20) - exp(x * 20)",  # from -1e250 to 1e250, for all that enclosures know
     ],
 )
 def test_what_stands_inside_a_statement_is_exact(expression: str) -> None:
-    graph = graph_of(f"x: f32[N]\ny: f32 = {expression}\nz: bf16 = {expression}", N=2 * 12)
+    graph = graph_of(
+        f"x: f32[N]\ny: f32 = {expression}\nz: bf16 = {expression}\nq: e4m3fn = {expression}",
+        N=2 * 12,
+    )
     points = [0.0, 1.0, 3.0, 2.0**-126, 0.7, 1 + 2.0**-8, 5.25, 2.0**-60, 2.0**30, 1.1, 9.0, 2.5]
     x = rounded([*points, *(-p for p in points)], "f32")
     assert differing(graph, {"x": x}) == []
@@ -212,11 +217,14 @@ def test_sums_have_the_bits_of_their_tree(schedule: str, acc: str) -> None:
     x: bf16[M, K]
     w: bf16[K, N]
     b: f32[1, K]
+    s: f32[1, 7, 1]
     y: f32 = matmul(x, w) acc {fmt} {schedule} {" ".join(mode)}
     z: f32 = sum(x * b, axis=1) acc {fmt} {schedule} {" ".join(mode)}
     t: f32 = sum(exp(x), axis=1) acc {fmt} {schedule} {" ".join(mode)}
+    v: f32 = matmul(exp(x), w) acc {fmt} {schedule}
+    u: f32 = sum(reshape(x, 3, 1, 12) + reshape(b, 1, 1, 12) * s, axis=2) acc {fmt} {schedule}
     """
-    graph = graph_of(text, M=3, N=2, K=12)
+    graph = graph_of(text, M=3, N=3, K=12)
     assert differing(graph, drawn(graph)) == []
 
 
@@ -277,13 +285,25 @@ def test_a_sequential_sum_is_the_loop_over_binary32() -> None:
 
 @pytest.mark.usefixtures("sizes")
 def test_products_too_small_for_binary32_are_not_lost() -> None:
-    """2^-100 * 2^-60 is no binary32 number, and 2^24 of them are one ulp of 2^-113."""
+    """2^-149 + 2^-150 is a tie that goes up; 2^-150 as a binary32 number would be 0."""
     text = "x: bf16[M, K]\nw: bf16[K, N]\ny: f32 = matmul(x, w) acc f32 seq"
-    graph = graph_of(text, M=1, N=1, K=3)
-    inputs = {
-        "x": np.array([[2.0**-100, 2.0**-100, -(2.0**-100)]]),
-        "w": np.array([[2.0**-60], [2.0**-49], [2.0**-60]]),
-    }
+    graph = graph_of(text, M=4, N=4, K=2)
+    w = np.tile([[2.0**-49], [2.0**-50]], (1, 4))
+    inputs = {"x": np.full((4, 2), 2.0**-100), "w": w}
+    assert differing(graph, inputs) == []
+    assert values_of(run(graph, inputs)["y"]).tolist() == [[2.0**-148] * 4] * 4
+
+
+@pytest.mark.parametrize(("fmt", "digits"), [("f32", 24), ("f16", 11), ("bf16", 8)])
+@pytest.mark.usefixtures("sizes")
+def test_a_sum_next_to_a_tie_is_rounded_once(fmt: str, digits: int) -> None:
+    """1 + ulp + (ulp / 2) (1 - 2^-46) lies below a tie, on which binary64 would put it."""
+    text = f"x: f32[M, K]\nw: f32[K, N]\ny: f32 = matmul(x, w) acc {fmt} seq"
+    graph = graph_of(text, M=4, N=4, K=2)
+    ulp = 2.0 ** (1 - digits)
+    x = np.tile([[1 + ulp, ulp / 2 * (1 + 2.0**-23)]], (4, 1))
+    inputs = {"x": x, "w": np.tile([[1.0], [1 - 2.0**-23]], (1, 4))}
+    assert values_of(run(graph, inputs)["y"]).tolist() == [[1 + ulp] * 4] * 4
     assert differing(graph, inputs) == []
 
 
@@ -432,6 +452,14 @@ def test_unrounded_results_lie_in_their_enclosures(text: str) -> None:
         assert Fraction(float(whole.lo[index])) <= low
         assert high <= Fraction(float(whole.hi[index]))
         assert whole.hi[index] - whole.lo[index] <= 2.0**-38 * max(1, abs(whole.hi[index]))
+
+
+@pytest.mark.parametrize("fn", ["exp", "tanh", "silu", "sigmoid", "log", "expm1", "exp2"])
+def test_special_values_are_known_without_a_second_look(fn: str) -> None:
+    with np.errstate(all="ignore"):
+        found = elementary(fn, (exactly([0.0, -0.0, INF, -INF, math.nan]),))
+    assert found.unknown is None
+    assert found.known().all()
 
 
 # Views.
