@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 from lastbit.errors import LastbitError, did_you_mean
@@ -140,23 +141,39 @@ class Rounding:
 
         The default overflow is the first of `inf`, `nan` and `saturate` that the format can do.
         """
-        fmt = format_of(fmt) if isinstance(fmt, str) else fmt
-        if overflow is None:
-            overflow = "inf" if fmt.has_inf else "nan" if fmt.has_nan else "saturate"
-        _check("mode", mode, Mode)
-        return cls(fmt, Mode(mode), overflow, subnormals, seed)
+        return _rounding(fmt, mode, overflow, subnormals, seed)
 
     def __str__(self) -> str:
-        default = Rounding.of(self.format)
-        words = [self.format.short]
-        if self.mode is not default.mode:
-            seeded = self.mode is Mode.STOCHASTIC and self.seed
-            words.append(f"sr({self.seed})" if seeded else str(self.mode))
-        if self.overflow != default.overflow:
-            words.append(self.overflow)
-        if self.subnormals != default.subnormals:
-            words.append(self.subnormals)
-        return " ".join(words)
+        return _text(self)
+
+
+@lru_cache(maxsize=1024)
+def _rounding(
+    fmt: Format | str,
+    mode: Mode | str,
+    overflow: Overflow | None,
+    subnormals: Subnormals,
+    seed: int,
+) -> Rounding:
+    fmt = format_of(fmt) if isinstance(fmt, str) else fmt
+    if overflow is None:
+        overflow = "inf" if fmt.has_inf else "nan" if fmt.has_nan else "saturate"
+    _check("mode", mode, Mode)
+    return Rounding(fmt, Mode(mode), overflow, subnormals, seed)
+
+
+@lru_cache(maxsize=1024)
+def _text(rounding: Rounding) -> str:
+    default = Rounding.of(rounding.format)
+    words = [rounding.format.short]
+    if rounding.mode is not default.mode:
+        seeded = rounding.mode is Mode.STOCHASTIC and rounding.seed
+        words.append(f"sr({rounding.seed})" if seeded else str(rounding.mode))
+    if rounding.overflow != default.overflow:
+        words.append(rounding.overflow)
+    if rounding.subnormals != default.subnormals:
+        words.append(rounding.subnormals)
+    return " ".join(words)
 
 
 def round_exact(x: Number, rounding: Rounding) -> Exact:
