@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lastbit.rounding import Mode as Mode
     from lastbit.rounding import Rounding as Rounding
     from lastbit.rounding import round_exact as round_exact
+    from lastbit.run import run_bits as run_bits
     from lastbit.run import run_graph as run_graph
     from lastbit.schedule import parse_schedule as parse_schedule
     from lastbit.steps import step_graphs as step_graphs
@@ -44,7 +45,7 @@ _HOMES = {
     "replaying": ("replay",),
     "result": ("Result", "read_result"),
     "rounding": ("Mode", "Rounding", "round_exact"),
-    "run": ("run_graph",),
+    "run": ("run_bits", "run_graph"),
     "schedule": ("parse_schedule",),
     "steps": ("step_graphs",),
     "text": ("parse_program",),

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from lastbit.errors import InputError, Problem
-from lastbit.formats import Exact, Format, as_exact, identical
-from lastbit.graph import Graph
+from lastbit.formats import Exact, Format, as_exact, bits_text, identical
+from lastbit.graph import Graph, native_rounding
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.exact import ExactDomain, Objects, exact_array
 from lastbit.interpret.policy import Policy
@@ -56,6 +56,30 @@ def run_graph(
     nodes = [graph.values[name] for name in wanted]
     values_of = evaluate(nodes, ExactDomain(arrays), policy)
     return {name: value.array for name, value in zip(wanted, values_of, strict=True)}
+
+
+def run_bits(
+    graph: Graph, inputs: Mapping[str, object], names: Iterable[str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Return the bits of values of a graph, element by element in row-major order.
+
+    Args:
+        graph: the graph.
+        inputs: as for `run_graph`.
+        names: the values wanted, each of a format; by default the results.
+
+    Raises:
+        InputError: an input does not fit, or a value is not rounded to a format.
+    """
+    found = run_graph(graph, inputs, names)
+    bits = {}
+    for name, array in found.items():
+        rounding = native_rounding(graph.values[name])
+        if rounding is None:
+            message = f"the value `{name}` is not rounded, so it has no bits"
+            raise InputError([Problem(message, "Take its number, with `run_graph`.")])
+        bits[name] = tuple(bits_text(value, rounding.format) for value in array.flat)
+    return bits
 
 
 def _flat(values: object) -> Iterable[Exact]:
