@@ -47,6 +47,7 @@ class Bench:
     axes: dict[str, Axis] = field(init=False)
     true: Instance = field(init=False)
     _states: dict[tuple[object, ...], _State] = field(init=False, default_factory=dict)
+    _lengths: dict[tuple[object, ...], int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         sizes = {name: span.typical for name, span in self.plan.symbols.items()}
@@ -57,12 +58,23 @@ class Bench:
             learn(self.axes, node_reductions(node))
         self._states[_key(self.true)] = _State(program)
 
-    def _axis(self, parameter: Parameter, site: Site) -> int:
-        """Return the length of the axis that a parameter divides; 0 where it divides none."""
-        try:
-            return 0 if parameter.axis is None else parameter.axis(site)
-        except MismatchError:
+    def _axis(self, transform: Transform, parameter: Parameter, site: Site) -> int:
+        """Return the length of the axis that a parameter divides; 0 where it divides none.
+
+        Args:
+            transform: the transform.
+            parameter: of its rule.
+            site: the transform's, at the plan's sizes.
+        """
+        if parameter.axis is None:
             return 0
+        key = (transform.id, parameter.name, *sorted(site.parameters.items()))
+        if key not in self._lengths:
+            try:
+                self._lengths[key] = parameter.axis(site)
+            except MismatchError:
+                self._lengths[key] = 0
+        return self._lengths[key]
 
     def _factor(self, length: int, instance: Instance) -> Fraction:
         """Return what lengths along an axis of a true length are divided by."""
@@ -140,18 +152,21 @@ class Bench:
         true = self._states[_key(self.true)].definitions
         whole = Site(true, transform.at, given)
         small = {
-            parameter.name: self._scaled(parameter, given[parameter.name], whole, instance)
+            parameter.name: self._scaled(transform, parameter, whole, instance)
             for parameter in transform.rule.parameters
             if parameter.name in given
         }
         return Site(program, transform.at, small)
 
-    def _scaled(self, parameter: Parameter, value: Value, whole: Site, instance: Instance) -> Value:
+    def _scaled(
+        self, transform: Transform, parameter: Parameter, whole: Site, instance: Instance
+    ) -> Value:
+        value = whole.parameters[parameter.name]
         if parameter.kind == "count" and isinstance(value, int) and instance.purpose != "true":
             return min(value, MOST_PIECES)
         if parameter.kind not in ("length", "schedule"):
             return value
-        factor = self._factor(self._axis(parameter, whole), instance)
+        factor = self._factor(self._axis(transform, parameter, whole), instance)
         if factor == 1:
             return value
         if parameter.kind == "schedule":
@@ -203,7 +218,7 @@ class Bench:
         for parameter in transform.rule.parameters:
             value = site.parameters.get(parameter.name)
             if parameter.kind == "length" and isinstance(value, int):
-                for axis in along(axes, self._axis(parameter, site)):
+                for axis in along(axes, self._axis(transform, parameter, site)):
                     if 1 < value < axis.true:
                         axis.lengths.add(value)
                         axis.own = True

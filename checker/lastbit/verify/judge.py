@@ -41,11 +41,12 @@ class Judge:
         """Yield each transform with its verdict."""
         surveyed = [self._survey(n, t) for n, t in enumerate(self.plan.transforms)]
         first: dict[Key, int] = {}
+        origins: dict[int, int] = {}  # of each task, the first with an equal region
         tasks = []
         for item in surveyed:
             if isinstance(item, Task):
-                key = self._key(item)
-                if first.setdefault(key, item.number) == item.number:
+                origins[item.number] = first.setdefault(self._key(item), item.number)
+                if origins[item.number] == item.number:
                     tasks.append(item)
         verdicts = self._decided(tasks)
         known: dict[int, tuple[Judged, Region]] = {}
@@ -53,7 +54,7 @@ class Judge:
             if isinstance(item, Judged):
                 yield transform, item
                 continue
-            origin = first[self._key(item)]
+            origin = origins[item.number]
             if origin == item.number:
                 known[origin] = next(verdicts), item.region
                 yield transform, known[origin][0]
