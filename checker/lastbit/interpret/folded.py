@@ -222,15 +222,24 @@ def ranked(x: Tensor, rank: int) -> Interval:
 
 
 def contract(a: Floats, b: Floats, axis: int) -> Floats:
-    """Return the sum of a * b along an axis, which stays with size 1; nothing larger is stored."""
+    """Return the sum of a * b along an axis, which stays with size 1; nothing larger is stored.
+
+    The order of the additions is that of a matrix product; callers bound the error of any order.
+    """
     shape = np.broadcast_shapes(a.shape, b.shape)
+    out_shape = (*shape[:axis], 1, *shape[axis + 1 :])
+    if shape[axis] == 0:
+        return np.zeros(out_shape)
     labels = range(len(shape))
     kept = [i for i in labels if i != axis and shape[i] != 1]
-    sides: list[Any] = []
-    for x in (a, b):
-        axes = [i for i in labels if x.shape[i] != 1]
-        sides += [x.reshape([x.shape[i] for i in axes]), axes]
-    if shape[axis] == 0:
-        return np.zeros((*shape[:axis], 1, *shape[axis + 1 :]))
-    out = np.einsum(*sides, kept, optimize=True)
-    return np.asarray(out).reshape((*shape[:axis], 1, *shape[axis + 1 :]))
+    own = [[i for i in kept if x.shape[i] != 1] for x in (a, b)]
+    if set(own[0]) & set(own[1]) or a.shape[axis] != b.shape[axis]:
+        sides: list[Any] = []
+        for x in (a, b):
+            axes = [i for i in labels if x.shape[i] != 1]
+            sides += [x.reshape([x.shape[i] for i in axes]), axes]
+        return np.asarray(np.einsum(*sides, kept, optimize=True)).reshape(out_shape)
+    left, right = (np.moveaxis(x, axis, -1).reshape(-1, shape[axis]) for x in (a, b))
+    product = (left @ right.T).reshape([shape[i] for i in (*own[0], *own[1])])
+    order = np.argsort([*own[0], *own[1]])
+    return np.asarray(product.transpose(order)).reshape(out_shape)

@@ -20,7 +20,7 @@ from lastbit.verify.canonicalise import canonical
 from lastbit.verify.exhaust import exhausted
 from lastbit.verify.orders import in_order
 from lastbit.verify.region import Region
-from lastbit.verify.witness import Found, Kept, Search
+from lastbit.verify.witness import EFFORT, Found, Kept, Search
 
 ORDER = (Policy.BITS, Policy.ROUND, Policy.GRID, Policy.REAL)
 CHANGE_OF = {
@@ -113,7 +113,7 @@ def classify(
     cases: Sequence[Case],
     witnesses: Iterable[Case],
     seed: int = 0,
-    seconds: float = 2.0,
+    effort: int = EFFORT,
     tick: Callable[[], None] | None = None,
 ) -> Verdict:
     """Return what kind of change turns the first graphs of regions into the second.
@@ -122,7 +122,7 @@ def classify(
         cases: the region at several small sizes, and at the true size of each reduced axis.
         witnesses: the region at sizes for witnesses, from the smallest upwards; made as needed.
         seed: selects draws and candidates.
-        seconds: time for each search for a witness.
+        effort: elements evaluated in each search for a witness.
         tick: called while evaluating; may raise to stop.
     """
     sizes = tuple(case.sizes for case in cases)
@@ -142,7 +142,7 @@ def classify(
         # The sides disagree under `doubtful`, the next stricter policy, if a witness says so.
         # Under ROUND the field tells multisets of terms apart whose exact sums are equal.
         doubtful = Policy.REAL if agreed is None else Policy(agreed + 1)
-        search = Search(doubtful, seconds, seed)
+        search = Search(doubtful, effort, seed)
         found = search.run(regions, rounds=2 if doubtful == Policy.REAL else 3)
         tried += search.ordinary
         if found is not None:

@@ -35,6 +35,7 @@ from lastbit.verify.witness import Found
 MOST_VARIANTS = 8  # parameter values over a symbol's range that are judged
 MOST_FOLLOWED = 3  # steps by which a region is followed further into the program
 MOST_NODES = 4000  # nodes of a region that is judged at a true size
+MANY_NODES = 200  # nodes of a region of which fewer outputs are sampled
 SMALL_OUTPUTS = 1 << 12  # sampled outputs of a region with a scheduled sum
 MANY_OUTPUTS = 1 << 18  # sampled outputs of an elementwise region
 MOST_INPUTS = 1 << 23  # elements of the inputs of a region in which drift is measured
@@ -264,26 +265,17 @@ class Decider:
     def _drift(self, number: int, whole: Region, extend: int) -> tuple[Drift | None, str]:
         """Measure drift on sampled outputs: reduced axes at their true sizes."""
         whole = self._region(number, self.bench.true, None, extend) or whole
-        lengths = {n.length for n in _nodes(whole) if isinstance(n, Reduce)}
-        scheduled = any(isinstance(n, Reduce) and n.acc is not None for n in _nodes(whole))
-        axes = self.bench.axes
-        parallel = [name for name, axis in axes.items() if axis.true not in lengths]
-        present = {size for node in whole.inputs for size in node.shape}
-        parallel = [name for name in parallel if axes[name].true in present]
-        budget = SMALL_OUTPUTS if scheduled else MANY_OUTPUTS
-        if lengths and not scheduled:
-            budget = max(1, budget // max(lengths))
-        sizes = dict(self.bench.true.sizes)
-        for i, name in enumerate(parallel):
-            share = round(budget ** (1 / (len(parallel) - i)))
-            sizes[name] = max(1, min(axes[name].true, share))
-            budget = max(1, budget // sizes[name])
-        instance = replace(self.bench.true, sizes=sizes)
-        region = self._region(number, instance, None, extend)
-        if region is None:
-            return None, "drift not measured: the transform does not apply at sampled sizes"
-        if sum(prod(node.shape) for node in region.inputs) > MOST_INPUTS:
-            return None, "drift not measured: the region reads more than fits"
+        sizes = self._sampled_sizes(whole)
+        batch = self.plan.batch
+        while True:
+            region = self._region(number, replace(self.bench.true, sizes=sizes), None, extend)
+            if region is None:
+                return None, "drift not measured: the transform does not apply at sampled sizes"
+            if sum(prod(node.shape) for node in region.inputs) <= MOST_INPUTS:
+                break
+            if batch is None or sizes[batch] == 1:
+                return None, "drift not measured: the region reads more than fits"
+            sizes[batch] //= 2
         total = sum(prod(node.shape) for node in whole.before.results)
         specs = {
             node.name: self.plan.inputs[node.name]
@@ -294,6 +286,26 @@ class Decider:
             return measure(region.before, region.after, specs, self.seed, total), ""
         except LastbitError as error:
             return None, f"drift not measured: {str(error).rstrip('.')}"
+
+    def _sampled_sizes(self, whole: Region) -> dict[str, int]:
+        """Return the true sizes, with axes along which nothing is reduced cut to a sample."""
+        nodes = _nodes(whole)
+        lengths = {n.length for n in nodes if isinstance(n, Reduce)}
+        scheduled = any(isinstance(n, Reduce) and n.acc is not None for n in nodes)
+        present = {size for node in whole.inputs for size in node.shape} - lengths
+        axes = self.bench.axes
+        parallel = [name for name, axis in axes.items() if axis.true in present]
+        budget = SMALL_OUTPUTS if scheduled else MANY_OUTPUTS
+        if len(nodes) > MANY_NODES:
+            budget //= 4
+        if lengths and not scheduled:
+            budget = max(1, budget // max(lengths))
+        sizes = dict(self.bench.true.sizes)
+        for i, name in enumerate(parallel):
+            share = round(budget ** (1 / (len(parallel) - i)))
+            sizes[name] = max(1, min(axes[name].true, share))
+            budget = max(1, budget // sizes[name])
+        return sizes
 
     def _witness(self, found: Found, change: Change) -> Witness:
         return self._record(

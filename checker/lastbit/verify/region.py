@@ -19,7 +19,7 @@ from lastbit.rounding import Rounding
 MOST_ANCESTORS = 60  # values looked at to find how one input depends on another
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Region:
     """Two graphs over the same inputs, with the same results.
 

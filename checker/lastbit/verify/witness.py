@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,7 +20,7 @@ import numpy as np
 
 from lastbit.errors import LastbitError
 from lastbit.formats import Exact, Format, identical
-from lastbit.graph import Graph, Reduce, topological
+from lastbit.graph import Graph, Map, Reduce, topological
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.exact import ExactDomain, Objects, exact_array, ordinary
 from lastbit.interpret.policy import Policy
@@ -29,6 +28,9 @@ from lastbit.reals import Real, same
 from lastbit.rounding import Rounding, Undecided, round_exact
 from lastbit.verify.agree import agree
 from lastbit.verify.region import Region
+
+EFFORT = 100_000  # elements evaluated in one search, about a second
+ENCLOSED = 40  # elements that one enclosed function counts for
 
 Inputs = Mapping[str, Objects]
 
@@ -84,27 +86,48 @@ class Kept(Generic[V]):
             i += 1
 
 
+@lru_cache(maxsize=256)
+def cost_of(region: Region) -> int:
+    """Return the number of elements that one run of both sides evaluates.
+
+    A function of the reals that must be enclosed counts for many.
+    """
+    total = 0
+    for graph in (region.before, region.after):
+        for node in topological(graph.results):
+            shape = node.x.shape if isinstance(node, Reduce) else node.shape
+            enclosed = isinstance(node, Map) and node.fn not in _RATIONAL
+            total += math.prod(shape) * (ENCLOSED if enclosed else 1)
+    return max(total, 1)
+
+
+_RATIONAL = frozenset(
+    ("neg", "abs", "add", "sub", "mul", "div", "max", "min", "relu", "clamp", "sign", "floor")
+) | {"ceil", "less", "less_equal", "equal", "select"}
+
+
 @dataclass(slots=True)
 class Search:
     """A search for a witness.
 
     Attributes:
         policy: the policy under which the sides must differ.
-        seconds: time after which the search ends without one.
+        effort: elements evaluated after which the search ends without one. Not seconds: the
+            same input gives the same verdict on a busy machine too.
         seed: selects the candidates.
         tried: inputs tried so far.
         ordinary: of these, the number whose runs were ordinary on both sides.
     """
 
     policy: Policy
-    seconds: float = 2.0
+    effort: int = EFFORT
     seed: int = 0
     tried: int = 0
     ordinary: int = 0
 
     def run(self, regions: Kept[Sized], rounds: int = 3, each: int = 24) -> Found | None:
         """Search regions, given from the smallest upwards; return the first witness, shrunk."""
-        deadline = time.monotonic() + self.seconds
+        spent = 0
         rng = random.Random(self.seed)
         equal: set[int] = set()
         for turn in range(rounds):
@@ -113,8 +136,10 @@ class Search:
                     equal.add(number)
                 if number in equal:
                     continue
+                cost = cost_of(region)
                 for inputs in candidates(region, self.policy, rng, each, turn):
-                    if time.monotonic() > deadline:
+                    spent += cost
+                    if spent > self.effort:
                         return None
                     found = self.judge(region, sizes, inputs)
                     if found is not None:
@@ -149,16 +174,17 @@ class Search:
         name = region.outputs[output]
         return Found(region, sizes, inputs, self.policy, name, index, before, after, self.tried)
 
-    def shrink(self, found: Found, seconds: float = 0.5) -> Found:
+    def shrink(self, found: Found) -> Found:
         """Return a witness with simpler values: zeros, ones, short significands."""
-        deadline = time.monotonic() + seconds
+        left = self.effort // 4 // cost_of(found.region)
         best = found
         formats = {node.name: node.format for node in found.region.inputs}
         for name in sorted(found.inputs):
             for index in np.ndindex(*found.inputs[name].shape):
                 values: Iterator[Exact] = _simpler(best.inputs[name][index], formats[name])  # type: ignore[arg-type]
                 for value in values:
-                    if time.monotonic() > deadline:
+                    left -= 1
+                    if left < 0:
                         return best
                     array = best.inputs[name].copy()
                     array[index] = value
