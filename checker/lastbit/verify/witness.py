@@ -262,7 +262,7 @@ def candidates(
         inputs = {}
         for node in region.inputs:
             size = math.prod(node.shape)
-            if policy == Policy.REAL and turn == 0:
+            if policy == Policy.REAL and number % 2 == 0:
                 values = [Fraction(rng.choice(_INTEGERS)) for _ in range(size)]
             elif policy == Policy.BITS and number % 4 == 2:
                 values = _far_apart(size, digits, node.format, rng, places, node.name == special)
@@ -271,7 +271,7 @@ def candidates(
                 if node.name == special:
                     values = _cancelling(size, digits, node.format, rng, number % 4 == 1)
             else:
-                spread = (1, 3, 8)[min(turn, 2)]
+                spread = (1, 3, 10)[(turn + number // 4) % 3]
                 values = [_full(node.format, spread, rng) for _ in range(size)]
             held = [_held(value, node.format) for value in values]
             inputs[node.name] = exact_array(held, node.shape)
