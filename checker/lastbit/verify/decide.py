@@ -265,17 +265,17 @@ class Decider:
     def _drift(self, number: int, whole: Region, extend: int) -> tuple[Drift | None, str]:
         """Measure drift on sampled outputs: reduced axes at their true sizes."""
         whole = self._region(number, self.bench.true, None, extend) or whole
-        sizes = self._sampled_sizes(whole)
-        batch = self.plan.batch
+        sizes, parallel = self._sampled_sizes(whole)
         while True:
             region = self._region(number, replace(self.bench.true, sizes=sizes), None, extend)
             if region is None:
                 return None, "drift not measured: the transform does not apply at sampled sizes"
             if sum(prod(node.shape) for node in region.inputs) <= MOST_INPUTS:
                 break
-            if batch is None or sizes[batch] == 1:
+            longest = max(parallel, key=sizes.__getitem__, default=None)
+            if longest is None or sizes[longest] == 1:
                 return None, "drift not measured: the region reads more than fits"
-            sizes[batch] //= 2
+            sizes[longest] //= 2
         total = sum(prod(node.shape) for node in whole.before.results)
         specs = {
             node.name: self.plan.inputs[node.name]
@@ -287,8 +287,12 @@ class Decider:
         except LastbitError as error:
             return None, f"drift not measured: {str(error).rstrip('.')}"
 
-    def _sampled_sizes(self, whole: Region) -> dict[str, int]:
-        """Return the true sizes, with axes along which nothing is reduced cut to a sample."""
+    def _sampled_sizes(self, whole: Region) -> tuple[dict[str, int], list[str]]:
+        """Return the true sizes, with axes along which nothing is reduced cut to a sample.
+
+        Returns:
+            the sizes, and the symbols that may be cut further: these, and that of the batch.
+        """
         nodes = _nodes(whole)
         lengths = {n.length for n in nodes if isinstance(n, Reduce)}
         scheduled = any(isinstance(n, Reduce) and n.acc is not None for n in nodes)
@@ -305,7 +309,8 @@ class Decider:
             share = round(budget ** (1 / (len(parallel) - i)))
             sizes[name] = max(1, min(axes[name].true, share))
             budget = max(1, budget // sizes[name])
-        return sizes
+        batch = [] if self.plan.batch is None else [self.plan.batch]
+        return sizes, [*parallel, *(name for name in batch if name not in parallel)]
 
     def _witness(self, found: Found, change: Change) -> Witness:
         return self._record(
