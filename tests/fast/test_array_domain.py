@@ -540,3 +540,11 @@ def test_a_tensor_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         "a tensor has 110 elements at once; the array domain does at most 100. "
         "Sample fewer outputs."
     )
+
+
+def test_a_chain_of_a_thousand_sums_needs_no_deep_recursion() -> None:
+    # What an activation on the accumulator is, unrolled: each step adds to the sum before it.
+    steps = [f"s{i}: real = sum(concat(s{i - 1}, x[{i}:{i + 1}]))" for i in range(1, 1000)]
+    graph = graph_of("\n".join(["x: f32[1000]", "s0: real = x[0:1]", *steps]))
+    found = run(graph, {"x": np.arange(1000, dtype=np.float32)}, Policy.REAL)
+    assert values_of(found["s999"]).tolist() == [499500.0]

@@ -76,6 +76,7 @@ class Tensor:
         if self._whole is None:
             if self.size > LARGEST:
                 raise ArrayLimitError(f"a tensor has {self.size} elements at once", LARGEST)
+            _settle(self)
             self._whole = self._evaluate()
         return self._whole
 
@@ -237,6 +238,21 @@ def enclose(root: Tensor, window: Window | None = None) -> Interval:
         else:
             found[id(tensor)] = _cut(tensor.whole(), tensor.shape, window)
     return found[id(root)]
+
+
+def _settle(root: Tensor) -> None:
+    """Evaluate what stands behind a tensor as a whole, arguments first: no recursion is deep."""
+    seen: set[int] = set()
+    stack = [(x, False) for x in root.args]
+    while stack:
+        tensor, done = stack.pop()
+        if done:
+            tensor.whole()
+        elif tensor._whole is None and id(tensor) not in seen:
+            seen.add(id(tensor))
+            if not isinstance(tensor, Mapped):
+                stack.append((tensor, True))
+            stack.extend((x, False) for x in tensor.args)
 
 
 def _postorder(root: Tensor) -> Iterator[Tensor]:
