@@ -28,6 +28,7 @@ from lastbit.graph import Const, Input, View
 from lastbit.interpret.digits import ZERO, Digits, join
 from lastbit.interpret.residues import Field, Flags, Words, key_of, mix, mix_int
 from lastbit.interpret.views import view_array
+from lastbit.machines import unit_of
 from lastbit.rounding import Mode, Rounding
 from lastbit.schedule import AnyOrder, Fused, Schedule, fold, levels
 
@@ -567,7 +568,8 @@ class FieldDomain:
         """Return the value of an open sum: a keyed hash of the multiset of its terms."""
         alone = self.round(x.value, rounding)
         p = np.asarray(x.value.identity)
-        hashed = self._multiset(p, x.plus, x.minus, key_of("sum", self.rounding_key(rounding)))
+        key = key_of("sum", self.rounding_key(rounding))
+        hashed = self._multiset(p, x.plus, x.minus, key, _is_odd(rounding))
         value = np.where(p == 0, p, hashed)
         one = x.count <= 1
         q = None
@@ -584,14 +586,16 @@ class FieldDomain:
         out = self._finish(value, q, x.value.special, digits, x.value.hint)
         return replace(out, sum=x)
 
-    def _multiset(self, total: Words, plus: Words, minus: Words, key: int) -> Words:
-        """Return an odd hash of a multiset that keeps the sign of its sum."""
+    def _multiset(self, total: Words, plus: Words, minus: Words, key: int, odd: bool) -> Words:
+        """Return a hash of a multiset; an odd one keeps the sign of its sum."""
         p = np.uint64(self.field.p)
         sign = self.field.sign(total)
         first, second = np.where(sign > 1, minus, plus), np.where(sign > 1, plus, minus)
         hashed = mix(mix(first, key) ^ (second << np.uint64(1)), key) % p
         square = hashed * hashed % p * sign % p
         forth = mix(mix(plus, key) ^ (minus << np.uint64(1)), key) % p
+        if not odd:
+            return forth
         back = mix(mix(minus, key) ^ (plus << np.uint64(1)), key) % p
         return np.where(total == 0, (forth + p - back) % p, square)
 
@@ -733,6 +737,8 @@ class _ScalarTree:
         sign = pow(x, self.q, self.p)
         if sign == 0:
             return 0, ZERO
+        if not _is_odd(rounding):
+            return mix_int(x, key) % self.p, digits
         hashed = mix_int(x if sign == 1 else self.p - x, key) % self.p
         square = hashed * hashed % self.p
         return (square if sign == 1 else self.p - square), digits
@@ -783,12 +789,13 @@ class _ArrayTree(_ScalarTree):
         return out, digits
 
     def fused(self, acc: Any, terms: list[Any], machine: str, fmt: str) -> Any:
-        return self._step([acc, *terms], f"step {machine}", fmt)
+        odd = unit_of(machine).align == "truncate"
+        return self._step([acc, *terms], f"step {machine}", fmt, odd)
 
     def any_order(self, values: list[Any], fmt: str) -> Any:
-        return self._step(values, "any order", fmt)
+        return self._step(values, "any order", fmt, _is_odd(self._format(fmt)[0]))
 
-    def _step(self, values: list[Any], name: str, fmt: str) -> Any:
+    def _step(self, values: list[Any], name: str, fmt: str, odd: bool) -> Any:
         rounding, own, digits = self._format(fmt)
         key = key_of("term", self.domain.seed)
         stack = np.stack([value for value, _ in values])
@@ -797,7 +804,7 @@ class _ArrayTree(_ScalarTree):
         minus = (mix(_negative(stack, self.p), key) * some).sum(axis=0, dtype=np.uint64)
         total = stack.sum(axis=0, dtype=np.uint64) % np.uint64(self.p)
         step = key_of(name, own)
-        out = self.domain._multiset(total, plus, minus, step)
+        out = self.domain._multiset(total, plus, minus, step, odd)
         count = some.sum(axis=0)
         known = join(*(known for _, known in values))
         if known is not None and known.fits(rounding):
