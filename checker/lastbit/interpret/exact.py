@@ -170,8 +170,8 @@ class ExactDomain:
     def rounded(self, array: Objects, rounding: Rounding) -> Objects:
         """Return the elements of an array of numbers, each rounded; note what is not ordinary."""
         out = rounded(array, rounding)
-        if self.ordinary and not ordinary(out, rounding.format):
-            self.ordinary = False
+        if self.ordinary:
+            self.ordinary = ordinary(out, rounding.format) and not lost(array, out, rounding)
         return out
 
 
@@ -222,8 +222,10 @@ def rounded(array: Objects, rounding: Rounding) -> Objects:
 
 def elementwise(fn: Callable[..., Any], *arrays: Objects) -> Objects:
     """Return a function of numbers applied to arrays of them, which broadcast."""
-    if len(arrays) == 1:
-        shape, values = arrays[0].shape, [fn(value) for value in arrays[0].flat]
+    shapes = {array.shape for array in arrays}
+    if len(shapes) == 1:  # numpy 1.26 broadcasts at most 32 arrays
+        shape = shapes.pop()
+        values = [fn(*group) for group in zip(*(array.flat for array in arrays), strict=True)]
     else:
         together = np.broadcast(*arrays)
         shape, values = together.shape, [fn(*group) for group in together]
@@ -237,6 +239,14 @@ def exact_array(values: list[Exact] | tuple[Exact, ...], shape: tuple[int, ...])
     out = np.empty(len(values), object)
     out[:] = values
     return out.reshape(shape)
+
+
+def lost(array: Objects, out: Objects, rounding: Rounding) -> bool:
+    """Return whether a nonzero number became a zero of a floating-point format."""
+    if rounding.format.kind != "float":
+        return False
+    pairs = zip(array.flat, out.flat, strict=True)
+    return any(y == 0 and (not isinstance(x, Fraction) or x != 0) for x, y in pairs)
 
 
 def ordinary(array: Objects, fmt: Format) -> bool:
@@ -286,5 +296,5 @@ def _along(fn: Any, array: Objects, axis: int, identity: Any) -> Objects:
     else:
         out = _objects(slabs[0])
         for slab in slabs[1:]:
-            out = elementwise(fn, out, slab)
+            out = elementwise(fn, out, _objects(slab))
     return np.expand_dims(out, axis)
