@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pathlib
 from collections.abc import Mapping
@@ -229,11 +230,66 @@ def test_inputs_beyond_their_format_saturate() -> None:
     assert x.tolist() == [448.0, 448.0]
 
 
-def test_inputs_from_a_file_are_refused() -> None:
-    given = {"x": DataFile(pathlib.Path("x.safetensors"), "x.safetensors")}
-    with pytest.raises(DrawError) as caught:
-        drift_of("x: f32[2]\ny: f32 = x * 2", "x: f32[2]\ny: f32 = x + x", given)
-    assert str(caught.value) == "`x` is given by x.safetensors; drift draws from distributions"
+def safetensors(
+    path: pathlib.Path, name: str, dtype: str, shape: list[int], content: bytes
+) -> None:
+    entry = {"dtype": dtype, "shape": shape, "data_offsets": [0, len(content)]}
+    header = json.dumps({"__metadata__": {}, name: entry}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + content)
+
+
+def test_inputs_come_from_a_file_the_first_rows_where_fewer_are_sampled(
+    tmp_path: pathlib.Path,
+) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.array([[2**24, 1, 1], [1, 1, 1]], np.float32))
+    sums = [f"x: f32[1, 3]\ny: f32 = sum(x) acc f32 {s}" for s in ("seq", "tree((0, (1, 2)))")]
+    drift = drift_of(sums[0], sums[1], {"x": DataFile(path, "x.npy")})
+    assert (drift.max_ulp, drift.inputs) == (1.0, "x.npy")  # 2^24 and 2^24 + 2
+    assert (drift.before_error_ulp, drift.after_error_ulp) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fmt", "content", "want"),
+    [
+        ("F32", "f32", np.array([1.5, -2], "<f4").tobytes(), [1.5, -2.0]),
+        ("BF16", "bf16", bytes.fromhex("c03f00c0"), [1.5, -2.0]),
+        ("F8_E4M3", "e4m3fn", bytes.fromhex("7ec0"), [448.0, -2.0]),
+        ("I8", "int8", bytes.fromhex("7f80"), [127.0, -128.0]),
+    ],
+)
+def test_safetensors_are_read(
+    dtype: str, fmt: str, content: bytes, want: list[float], tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "x.safetensors"
+    safetensors(path, "x", dtype, [2], content)
+    node = Input("x", FORMATS[fmt], shape=(2,))
+    assert draw(node, DataFile(path, "x.safetensors"), 0).tolist() == want
+
+
+def test_a_file_that_does_not_fit_is_refused(tmp_path: pathlib.Path) -> None:
+    npy, tensors = tmp_path / "x.npy", tmp_path / "x.safetensors"
+
+    def message(path: pathlib.Path, fmt: str = "bf16", shape: tuple[int, ...] = (2,)) -> str:
+        with pytest.raises(DrawError) as caught:
+            draw(Input("x", FORMATS[fmt], shape=shape), DataFile(path, path.name), 0)
+        return str(caught.value)
+
+    np.save(npy, np.array([1, 0.1], np.float32))
+    assert message(npy) == "`x` in x.npy holds 0.10000000149011612, which is no bf16"
+    assert message(npy, shape=(3,)) == "`x` has the shape [2] in x.npy, not [3]"
+    assert message(npy, shape=(2, 1)) == "`x` has the shape [2] in x.npy, not [2, 1]"
+    np.save(npy, np.array(["a", "b"]))
+    assert message(npy) == "x.npy cannot be read: its elements are <U1, no numbers"
+    safetensors(tensors, "w", "F32", [2], bytes(8))
+    assert message(tensors) == "x.safetensors has no tensor 'x'. Allowed: w."
+    safetensors(tensors, "x", "F32", [3], bytes(8))
+    assert message(tensors) == "x.safetensors cannot be read: 'x' has 2 elements for [3]"
+    safetensors(tensors, "x", "C64", [2], bytes(8))
+    allowed = "Did you mean 'F64'?"
+    assert message(tensors) == f"x.safetensors cannot be read: its elements are C64. {allowed}"
+    tensors.write_bytes(b"\xff" * 8)
+    assert message(tensors) == f"x.safetensors cannot be read: its header has {2**64 - 1} bytes"
 
 
 def test_an_unknown_distribution_is_refused() -> None:
@@ -261,6 +317,22 @@ def test_the_scale_of_a_sum_is_the_sum_of_absolute_terms(
     text = "x: f32[2, 3]\nw: f32[3, 1]\ny: bf16 = 2 * matmul(x, w) acc f32 seq"
     found = scale(text, x=[[1, -1, 2], [-3, 0, 1]], w=[[1], [1], [-0.5]])
     assert found.tolist() == [[6.0], [7.0]]
+
+
+@pytest.mark.parametrize("stored", [0, 1 << 16])
+def test_terms_that_are_added_in_blocks_have_the_scale_of_one_sum(
+    stored: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(magnitude, "STORED", stored)
+    text = """
+        x: f32[2, 4]
+        w: f32[1, 4]
+        p: real = transpose(x * w, 1, 0)
+        first: f32 = sum(p[0:2], axis=0) acc f32 seq
+        y: f32 = sum(concat(first, p[2:4], axis=0), axis=0) acc f32 seq
+    """
+    found = scale(text, x=[[1, -1, 2, 3], [0, 1, 0, -1]], w=[[1, 2, 3, 4]])
+    assert found.tolist() == [[1.0 + 2 + 6 + 12, 2.0 + 4]]
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,11 @@ def _scale(node: Node, found: Mapping[bytes, _Scale], known: Mapping[bytes, Tens
             return _mapped(fn, node, [_full(found[x.key]) for x in xs], known)
         case Round(x=x):
             return found[x.key]
+        case View(kind="slice" | "transpose", xs=(x,)) if isinstance(
+            product := found[x.key], _Product
+        ):
+            a, b = (np.broadcast_to(factor, x.shape) for factor in (product.a, product.b))
+            return _Product(_thin(view_array(node, (a,))), _thin(view_array(node, (b,))))
         case View(xs=xs):
             shown = (np.broadcast_to(_full(found[x.key]), x.shape) for x in xs)
             return np.asarray(view_array(node, tuple(shown)))
@@ -95,6 +100,12 @@ def _scale(node: Node, found: Mapping[bytes, _Scale], known: Mapping[bytes, Tens
                 return np.asarray(np.sum(full, axis=axis, keepdims=True))
             return np.asarray(np.max(full, axis=axis, keepdims=True, initial=0.0))
     return np.abs(values_of(known[node.key]))
+
+
+def _thin(array: Floats) -> Floats:
+    """Return an array with size 1 along the axes on which it repeats one element."""
+    index = (slice(0, 1) if stride == 0 else slice(None) for stride in array.strides)
+    return array[tuple(index)]
 
 
 def _ranked(array: Floats, shape: tuple[int, ...], full: tuple[int, ...]) -> Floats:

@@ -1,4 +1,4 @@
-"""Inputs drawn from declared distributions, the same on every machine."""
+"""Inputs drawn from declared distributions, the same on every machine, or read from files."""
 
 from __future__ import annotations
 
@@ -8,29 +8,27 @@ from fractions import Fraction
 
 import numpy as np
 
-from lastbit.errors import LastbitError
 from lastbit.graph import Input
 from lastbit.interpret.intervals import Floats
 from lastbit.plan_model import DataFile, Distribution
 from lastbit.round_array import round_array
 from lastbit.rounding import Rounding
 from lastbit.verify.bounds import Range
+from lastbit.verify.data_file import DrawError, values_in
+
+__all__ = ["STANDARD", "DrawError", "declared_range", "described", "draw"]
 
 STANDARD = Distribution("normal", (Fraction(0), Fraction(1)))
-
-
-class DrawError(LastbitError):
-    """An input that cannot be drawn; the text says why."""
 
 
 def draw(node: Input, spec: Distribution | DataFile, seed: int) -> Floats:
     """Draw the values of an input, independently; equal arguments give equal values.
 
     Raises:
-        DrawError: the values come from a file.
+        DrawError: the values come from a file that does not hold them.
     """
     if isinstance(spec, DataFile):
-        raise DrawError(f"`{node.name}` is given by {spec}; drift draws from distributions")
+        return values_in(spec, node)
     words = [seed & (2**64 - 1), zlib.crc32(node.name.encode())]
     rng = np.random.Generator(np.random.PCG64(words))
     first, *more = (float(value) for value in spec.parameters)
