@@ -27,6 +27,7 @@ from lastbit.graph import (
     broadcast_shapes,
     concat,
     const,
+    native_rounding,
     reshape,
     take,
     transpose,
@@ -34,7 +35,6 @@ from lastbit.graph import (
 from lastbit.interpret.exact import exact_array
 from lastbit.rounding import Rounding
 from lastbit.schedule import parse_schedule
-from lastbit.text import native_rounding
 
 NAMES = ("bf16", "f16", "f32", "e4m3fn", "e5m2")
 BINARY = ("add", "sub", "mul", "div", "max", "min")

@@ -11,7 +11,8 @@ from lastbit.errors import LastbitError, Problem, did_you_mean
 from lastbit.plan_model import Span
 from lastbit.plan_section import Section, shown
 from lastbit.plan_values import check_machines, read_span
-from lastbit.text import Program, Reading, Statement, read_program
+from lastbit.statement import Statement
+from lastbit.text import Program, Reading, read_program
 from lastbit.toml_places import Path as KeyPath
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*", re.ASCII)

@@ -16,7 +16,7 @@ from lastbit.plan_model import DataFile, Distribution, Span, Value
 from lastbit.plan_section import Section, is_number, shown
 from lastbit.rule import Parameter
 from lastbit.schedule import Fused, Schedule, Table, levels, parse_schedule
-from lastbit.text import MAX_SIZE
+from lastbit.statement import MAX_SIZE
 
 DISTRIBUTIONS = {
     "normal": ("normal(0, 1)", 2),
