@@ -30,6 +30,7 @@ from lastbit.verify.drift import measure
 from lastbit.verify.promises import Varying, promises_of
 from lastbit.verify.region import Region, region_of
 from lastbit.verify.sizing import Axis, Instance, instances, witness_instances
+from lastbit.verify.trees import same_trees
 from lastbit.verify.witness import Found
 
 MOST_VARIANTS = 8  # parameter values over a symbol's range that are judged
@@ -212,6 +213,9 @@ class Decider:
             cases = self._cases(number, parameters, extend)
             if not cases:
                 break
+            if extend == 0 and self._same_trees(number, parameters, cases):
+                at = (*(case.sizes for case in cases), self.bench.true.sizes)
+                return Verdict(Change.BITWISE, "law", at, 0, None, "equal trees"), 0
             sizes = tuple(self.witnesses)
             witnesses = (
                 Case(dict(instance.sizes), region)
@@ -229,6 +233,17 @@ class Decider:
             detail = "no small size meets the rule's requirements"
             return Verdict(Change.UNKNOWN, "sampled", (), 0, None, detail), 0
         return first, 0
+
+    def _same_trees(self, number: int, parameters: Mapping[str, Value], cases: list[Case]) -> bool:
+        """Return whether only the writing of schedules changes, where sums have one length each."""
+        region = self._region(number, self.bench.true, parameters)
+        if region is None:
+            return False
+        lengths = {n.length for n in _nodes(region) if isinstance(n, Reduce)}
+        spans = ((self.bench.axes[name].true, span) for name, span in self.plan.symbols.items())
+        if any(size in lengths and not span.fixed for size, span in spans):
+            return False
+        return same_trees(region, [case.region for case in cases if not case.true])
 
     def _cases(
         self,
