@@ -213,7 +213,7 @@ class Decider:
             cases = self._cases(number, parameters, extend)
             if not cases:
                 break
-            if extend == 0 and self._same_trees(number, parameters, cases):
+            if extend == 0 and self._same_trees(task, parameters, cases):
                 at = (*(case.sizes for case in cases), self.bench.true.sizes)
                 return Verdict(Change.BITWISE, "law", at, 0, None, "equal trees"), 0
             sizes = tuple(self.witnesses)
@@ -234,9 +234,11 @@ class Decider:
             return Verdict(Change.UNKNOWN, "sampled", (), 0, None, detail), 0
         return first, 0
 
-    def _same_trees(self, number: int, parameters: Mapping[str, Value], cases: list[Case]) -> bool:
+    def _same_trees(self, task: Task, parameters: Mapping[str, Value], cases: list[Case]) -> bool:
         """Return whether only the writing of schedules changes, where sums have one length each."""
-        region = self._region(number, self.bench.true, parameters)
+        default = parameters == task.variants[0]
+        true = self.bench.true
+        region = task.region if default else self._region(task.number, true, parameters)
         if region is None:
             return False
         lengths = {n.length for n in _nodes(region) if isinstance(n, Reduce)}
