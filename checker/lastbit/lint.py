@@ -13,9 +13,20 @@ from lastbit.records import Budget as BudgetRecord
 from lastbit.records import Location
 from lastbit.result import Finding, Result, Step, environment
 from lastbit.verify.decide import Judged
+from lastbit.verify.difference import with_differences
 from lastbit.verify.judge import Judge
 
 Progress = Callable[[int, int, str], None]
+
+# The codes of findings about a difference of two graphs, which no rule made.
+DIFFERENCE_CODES = {
+    Change.BITWISE: "FUS100",
+    Change.REASSOCIATION: "RED200",
+    Change.ROUNDING: "FUS100",
+    Change.GRID: "QNT300",
+    Change.MATH: "FUS100",
+    Change.UNKNOWN: "FUS100",
+}
 
 
 def lint_plans(
@@ -41,7 +52,7 @@ def lint_plans(
     problems: list[Problem] = []
     for path in paths:
         try:
-            plans.append(load_plan(path, day))
+            plans.append(with_differences(load_plan(path, day)))
         except InputError as error:
             problems += error.problems
     if problems:
@@ -74,11 +85,11 @@ def _step(
     location = Location(plan.file, place.line or None, place.column or None)
     budget = _budget(plan, transform, judged)
     messages = list(_violations(transform, judged, budget))
-    allow = _allowed(plan, transform) if messages else None
+    allow = _allowed(plan, transform, judged) if messages else None
     severity = "error" if allow is None else "note"
     findings = [
         Finding(
-            rule.code,
+            rule.code or DIFFERENCE_CODES[judged.change],
             severity,
             message if allow is None else f"{message}; allowed: {allow.reason}",
             location,
@@ -93,9 +104,9 @@ def _step(
         location=location,
         change=str(judged.change),
         at=transform.at,
-        rule=rule.name,
-        code=rule.code,
-        claim=str(rule.claim),
+        rule=rule.name if rule.code else None,
+        code=rule.code or None,
+        claim=str(rule.claim) if rule.code else None,
         branch=transform.branch,
         domain=judged.domain,
         promises=judged.promises,
@@ -167,9 +178,9 @@ def _violations(transform: Transform, judged: Judged, budget: Budget | None) -> 
             yield f"{label} {'is not' if broken else 'is not known to be'} {word}{why}"
 
 
-def _allowed(plan: Plan, transform: Transform) -> Allow | None:
+def _allowed(plan: Plan, transform: Transform, judged: Judged) -> Allow | None:
     for allow in plan.allows:
-        if allow.covers(transform.rule.code, transform.at):
+        if allow.covers(transform.rule.code or DIFFERENCE_CODES[judged.change], transform.at):
             return allow
     return None
 

@@ -132,11 +132,13 @@ class Site:
         program: the definitions at fixed sizes; a rule reads what it needs and changes nothing.
         at: the names that the plan gives.
         parameters: the rule's parameters; lengths are scaled to the sizes of the program.
+        other: the plan's second graph at the same sizes, where it compares two.
     """
 
     program: Definitions
     at: tuple[str, ...]
     parameters: Mapping[str, Value] = field(default_factory=dict)
+    other: Definitions | None = None
 
     @property
     def name(self) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from lastbit.definitions import Definitions, reference
 from lastbit.expression import Expression
-from lastbit.graph import Reduce, topological
+from lastbit.graph import Node, Reduce, topological
 from lastbit.plan_model import Plan, Transform
 from lastbit.rule import Edits, MismatchError, Parameter, RejectedError, Rewrite, Site, Value
 from lastbit.schedule import Schedule, Table, bind, levels, parse_schedule, scaled
+from lastbit.text import Program
 from lastbit.verify.promises import Varying
 from lastbit.verify.sizing import Axis, Instance
 
@@ -47,6 +48,7 @@ class Bench:
     axes: dict[str, Axis] = field(init=False)
     true: Instance = field(init=False)
     _states: dict[tuple[object, ...], _State] = field(init=False, default_factory=dict)
+    _others: dict[tuple[object, ...], Definitions] = field(init=False, default_factory=dict)
     _lengths: dict[tuple[object, ...], int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,6 +59,9 @@ class Bench:
         for node in program.nodes.values():
             learn(self.axes, node_reductions(node))
         self._states[_key(self.true)] = _State(program)
+        after = self.other(self.true)
+        for node in () if after is None else after.nodes.values():
+            learn(self.axes, node_reductions(node))
 
     def _axis(self, transform: Transform, parameter: Parameter, site: Site) -> int:
         """Return the length of the axis that a parameter divides; 0 where it divides none.
@@ -86,18 +91,33 @@ class Bench:
     def _base(self, instance: Instance) -> Definitions:
         """Return the program before any transform."""
         true = self._states.get(_key(self.true))
+        nodes = {} if true is None else true.definitions.nodes
+        return self._bound(self.plan.program, instance, nodes)
+
+    def _bound(self, program: Program, instance: Instance, true: Mapping[str, Node]) -> Definitions:
+        """Return a program at some sizes; `true` holds its values at the plan's sizes."""
 
         def scheduled(name: str, schedule: Schedule) -> Schedule:
             bound = bind(schedule, self.true.sizes)
-            if true is None or instance is self.true:
+            if instance is self.true or name not in true:
                 return bound
-            node = true.definitions.nodes.get(name)
-            lengths = [] if node is None else [r.length for r in node_reductions(node)]
+            lengths = [reduce.length for reduce in node_reductions(true[name])]
             factor = max((self._factor(n, instance) for n in lengths), default=Fraction(1))
             return bound if factor == 1 else scaled(bound, math.ceil(factor), MOST_PIECES)
 
-        nodes = self.plan.program.nodes(instance.sizes, reference, scheduled)
-        return Definitions(nodes, self.plan.program.outputs)
+        nodes = program.nodes(instance.sizes, reference, scheduled)
+        return Definitions(nodes, program.outputs)
+
+    def other(self, instance: Instance) -> Definitions | None:
+        """Return the plan's second graph at some sizes, where it compares two."""
+        if self.plan.after is None:
+            return None
+        key = _key(instance)
+        if key not in self._others:
+            true = self._others.get(_key(self.true))
+            nodes = {} if true is None else true.nodes
+            self._others[key] = self._bound(self.plan.after, instance, nodes)
+        return self._others[key]
 
     def before(self, number: int, instance: Instance) -> Definitions:
         """Return the definitions that transform `number` is applied to.
@@ -146,7 +166,7 @@ class Bench:
     ) -> Site:
         """Return the site of a transform, with lengths scaled to the sizes."""
         given = self.parameters(transform) if parameters is None else parameters
-        site = Site(program, transform.at, given)
+        site = Site(program, transform.at, given, self.other(instance))
         if instance.purpose == "true" and all(factor == 1 for factor in instance.factors.values()):
             return site
         true = self._states[_key(self.true)].definitions
@@ -156,7 +176,7 @@ class Bench:
             for parameter in transform.rule.parameters
             if parameter.name in given
         }
-        return Site(program, transform.at, small)
+        return replace(site, parameters=small)
 
     def _scaled(
         self, transform: Transform, parameter: Parameter, whole: Site, instance: Instance
