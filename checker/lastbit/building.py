@@ -104,7 +104,9 @@ class _Builder:
                     raise MissingError
                 return self.values[name]
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() as operand):
-                return const(-self._number(operand))
+                value = self._number(operand)
+                minus_zero = value == 0 and isinstance(operand.value, float)  # `-0.0`, not `-0`
+                return const(-0.0 if minus_zero else -value)
             case ast.UnaryOp(op=ast.USub()):
                 return apply("neg", self._node(tree.operand))
             case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int(n))) if 1 <= n <= MAX_POWER:

@@ -12,6 +12,8 @@ from fractions import Fraction
 from lastbit.graph import Const, Graph, Input, Map, Node, Reduce, Round, View, matmul, topological
 from lastbit.ops import TEXT_NAME
 from lastbit.rounding import Rounding
+from lastbit.statement import Statement
+from lastbit.text import Program
 
 _INFIX = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2)}
 _ATOM = 9
@@ -21,6 +23,22 @@ _UNARY = 3
 def print_graph(graph: Graph) -> str:
     """Return the text form of a graph with fixed sizes."""
     return _Printer(graph).text()
+
+
+def print_program(program: Program) -> str:
+    """Return the text form of a program, symbols included; it parses back to the same program."""
+    lines = [_statement_text(st) for st in program.statements]
+    return "\n".join((*lines, f"return {', '.join(program.outputs)}")) + "\n"
+
+
+def _statement_text(st: Statement) -> str:
+    shape = "" if st.dims is None else f"[{', '.join(map(str, st.dims))}]"
+    fmt = "real" if st.rounding is None else st.rounding.format.short
+    if st.expr is None:
+        return f"{st.name}: {fmt}{shape}"
+    acc = "" if st.acc is None else f" acc {st.acc.format.short} {st.schedule}"
+    tail = "" if st.rounding is None else tail_words(st.rounding)
+    return f"{st.name}: {fmt}{shape} = {st.expr}{acc}{tail}"
 
 
 def tail_words(rounding: Rounding) -> str:
