@@ -265,7 +265,11 @@ def identical(a: Exact, b: Exact) -> bool:
 
 def floor_log2(x: Fraction) -> int:
     """Return the exponent e with 2^e <= x < 2^(e + 1), for x > 0."""
-    n, d = x.numerator, x.denominator
+    return ratio_log2(x.numerator, x.denominator)
+
+
+def ratio_log2(n: int, d: int) -> int:
+    """Return the exponent e with 2^e <= n / d < 2^(e + 1), for n, d > 0."""
     e = n.bit_length() - d.bit_length()
     return e if (n >> e if e >= 0 else n << -e) >= d else e - 1
 

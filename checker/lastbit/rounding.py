@@ -27,9 +27,9 @@ from lastbit.formats import (
     Format,
     as_exact,
     encode,
-    floor_log2,
     format_of,
     identical,
+    ratio_log2,
     scale2,
 )
 
@@ -246,14 +246,15 @@ def _round(x: Exact, rounding: Rounding, draw: int) -> Exact:
     n, d = abs(x.numerator), x.denominator
     if n == 0:
         return ZERO
-    quantum = fmt.quantum(floor_log2(-x if negative else x))
+    quantum = fmt.quantum(ratio_log2(n, d))
     if quantum >= 0:
         d <<= quantum
     else:
         n <<= -quantum
     n = _round_to_integer(n, d, negative, rounding.mode, draw)
     value = scale2(-n if negative else n, quantum)
-    if not fmt.min_finite <= value <= fmt.max_finite:
+    inside = n.bit_length() + quantum <= fmt.emax and (fmt.signed or not negative)
+    if not inside and not fmt.min_finite <= value <= fmt.max_finite:
         return overflow_value(negative, rounding)
     if n == 0 or (rounding.subnormals == "flush" and abs(value) < fmt.min_normal):
         return NEGATIVE_ZERO if negative and fmt.has_negative_zero else ZERO

@@ -246,12 +246,18 @@ def lost(array: Objects, out: Objects, rounding: Rounding) -> bool:
     if rounding.format.kind != "float":
         return False
     pairs = zip(array.flat, out.flat, strict=True)
-    return any(y == 0 and (not isinstance(x, Fraction) or x != 0) for x, y in pairs)
+    return any(not y and (x or not isinstance(x, Fraction)) for x, y in pairs)
 
 
 def ordinary(array: Objects, fmt: Format) -> bool:
     """Return whether all values are finite, none is a negative zero or below the normal range."""
-    return all(isinstance(v, Fraction) and (v == 0 or abs(v) >= fmt.min_normal) for v in array.flat)
+    return all(isinstance(v, Fraction) and _normal(v, fmt) for v in array.flat)
+
+
+def _normal(v: Fraction, fmt: Format) -> bool:
+    n, d = v.numerator, v.denominator
+    surely = n.bit_length() - d.bit_length() > fmt.emin  # spares a comparison of rationals
+    return surely or not n or abs(v) >= fmt.min_normal
 
 
 def _products(x: Numbers) -> Objects:
