@@ -39,7 +39,7 @@ MOST_NODES = 4000  # nodes of a region that is judged at a true size
 MANY_NODES = 200  # nodes of a region of which fewer outputs are sampled
 SMALL_OUTPUTS = 1 << 12  # sampled outputs of a region with a scheduled sum
 MANY_OUTPUTS = 1 << 18  # sampled outputs of an elementwise region
-MOST_INPUTS = 1 << 23  # elements of the inputs of a region in which drift is measured
+MOST_INPUTS = 1 << 21  # elements of the inputs of a region in which drift is measured
 
 
 @dataclass(frozen=True, slots=True)

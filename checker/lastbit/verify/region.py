@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lastbit.definitions import Definitions, reads
 from lastbit.graph import Graph, Input, native_rounding, topological
@@ -39,13 +40,18 @@ class Region:
     @property
     def inputs(self) -> tuple[Input, ...]:
         """Return the inputs of either side."""
-        found = {
-            node.name: node
-            for graph in (self.before, self.after)
-            for node in topological(graph.results)
-            if isinstance(node, Input)
-        }
-        return tuple(found.values())
+        return _inputs(self)
+
+
+@lru_cache(maxsize=1024)
+def _inputs(region: Region) -> tuple[Input, ...]:
+    found = {
+        node.name: node
+        for graph in (region.before, region.after)
+        for node in topological(graph.results)
+        if isinstance(node, Input)
+    }
+    return tuple(found.values())
 
 
 def region_of(
