@@ -48,6 +48,7 @@ class Bench:
     axes: dict[str, Axis] = field(init=False)
     true: Instance = field(init=False)
     _states: dict[tuple[object, ...], _State] = field(init=False, default_factory=dict)
+    _rejected: set[int] = field(init=False, default_factory=set)
     _others: dict[tuple[object, ...], Definitions] = field(init=False, default_factory=dict)
     _lengths: dict[tuple[object, ...], int] = field(init=False, default_factory=dict)
 
@@ -137,7 +138,9 @@ class Bench:
                     edits = self.edits(state.applied, instance, state.definitions)
                     state.definitions = state.definitions.edited(edits)
                 except RejectedError:
-                    if instance is not self.true:
+                    if instance is self.true:  # it is reported, and left out at every size
+                        self._rejected.add(state.applied)
+                    elif state.applied not in self._rejected:
                         raise
             state.applied += 1
         return state.definitions
@@ -229,6 +232,10 @@ class Bench:
         axes = {name: axis.copy() for name, axis in self.axes.items()}
         if not transform.branch and not transform.rule.placement:
             self._cut(self.axes, site, transform, edits)
+            for name, axis in self.axes.items():
+                axis.own = False
+                axis.kept[0].update(axis.lengths - axes[name].lengths)
+                axis.kept[1].update(axis.counts - axes[name].counts)
         self._cut(axes, site, transform, edits)
         return axes
 

@@ -32,6 +32,8 @@ class Axis:
         lengths: the block lengths that rules and schedules cut it into.
         counts: the numbers of pieces it is cut into.
         own: whether the transform itself cuts it.
+        kept: the lengths and counts by which earlier transforms cut it that stay in the program;
+            they must fit whatever the region.
     """
 
     true: int
@@ -39,16 +41,19 @@ class Axis:
     lengths: set[int] = field(default_factory=set)
     counts: set[int] = field(default_factory=set)
     own: bool = False
+    kept: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
 
     def copy(self) -> Axis:
         """Return an axis that can be cut without cutting this one."""
-        return Axis(self.true, self.reduced, set(self.lengths), set(self.counts), self.own)
+        kept = set(self.kept[0]), set(self.kept[1])
+        return Axis(self.true, self.reduced, set(self.lengths), set(self.counts), self.own, kept)
 
     def within(self, lengths: Collection[int]) -> Axis:
         """Return the axis as a region sees it that reduces axes of these true lengths."""
         reduced = self.true in lengths
-        cuts = self.lengths if reduced or self.own else set()
-        return Axis(self.true, reduced, set(cuts), set(self.counts if reduced else ()), self.own)
+        cuts = self.lengths if reduced or self.own else self.kept[0]
+        counts = self.counts if reduced else self.kept[1]
+        return Axis(self.true, reduced, set(cuts), set(counts), self.own, self.kept)
 
     @property
     def cut(self) -> bool:
@@ -105,7 +110,7 @@ def instances(axes: Mapping[str, Axis]) -> list[Instance]:
         for other, info in axes.items():
             if other == name:
                 sizes[other], factors[other] = min(axis.true, LARGEST_TRUE), Fraction(1)
-            elif info.reduced:
+            elif info.cut:
                 sizes[other], factors[other] = info.sized(2, 1, 2)
             else:
                 sizes[other], factors[other] = 1, Fraction(1)
@@ -119,8 +124,10 @@ def witness_instances(axes: Mapping[str, Axis]) -> list[Instance]:
     for size in _WITNESS:
         sizes, factors = {}, {}
         for name, axis in axes.items():
-            if axis.cut:
+            if axis.reduced or axis.own:
                 sizes[name], factors[name] = axis.sized(size, 1 if size < 8 else 2, size)
+            elif axis.cut:
+                sizes[name], factors[name] = axis.sized(1, 1, 1)
             else:
                 sizes[name], factors[name] = min(axis.true, 1), Fraction(1)
         out.append(Instance(sizes, factors, "witness"))
