@@ -9,7 +9,8 @@ import numpy as np
 
 from lastbit.graph import Graph, Map, topological
 from lastbit.interpret.evaluate import evaluate
-from lastbit.interpret.field import FINITE, UNDEFINED, FieldDomain, Residue
+from lastbit.interpret.field import FieldDomain
+from lastbit.interpret.field_values import FINITE, UNDEFINED, Residue
 from lastbit.interpret.policy import Policy
 from lastbit.interpret.residues import FIELDS
 
