@@ -192,7 +192,7 @@ def both(tree: object) -> tuple[Fraction | Real, mpmath.mpf]:
     return both(Fraction(1))
 
 
-@settings(max_examples=1000, derandomize=True, deadline=None)
+@settings(max_examples=250, derandomize=True, deadline=None)
 @given(TREES)
 def test_random_expressions_lie_in_their_enclosures_which_are_nested(tree: object) -> None:
     with mpmath.workprec(3000):
