@@ -10,7 +10,7 @@ from functools import partial, reduce
 
 from lastbit.expression import Expression, parse_expression
 from lastbit.graph import Const, Input, Node, Round, apply, const, native_rounding, take
-from lastbit.ops import COMPOSITES, ELEMENTWISE, FUNCTION, Call, leaf_constant
+from lastbit.ops import COMPOSITES, ELEMENTWISE, FUNCTION, SPECIALS, Call, leaf_constant
 from lastbit.schedule import Schedule, bind
 from lastbit.statement import MAX_SIZE, Statement
 from lastbit.syntax import StatementError, format_named, syntax_tree
@@ -107,6 +107,8 @@ class _Builder:
                 value = self._number(operand)
                 minus_zero = value == 0 and isinstance(operand.value, float)  # `-0.0`, not `-0`
                 return const(-0.0 if minus_zero else -value)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id=name)) if name in SPECIALS:
+                return const(-SPECIALS[name])
             case ast.UnaryOp(op=ast.USub()):
                 return apply("neg", self._node(tree.operand))
             case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int(n))) if 1 <= n <= MAX_POWER:
@@ -237,6 +239,9 @@ class _Builder:
         if not words or len(words) != len(tree.args) - 1:
             raise StatementError("round needs a format", "Write `round(x, bf16)`.", tree.col_offset)
         tail = parse_tail(" ".join(words[1:]), tree.col_offset)
+        if tail.acc is not None:
+            remedy = "Write `acc f32 seq` behind the expression."
+            raise StatementError("round takes no `acc`", remedy, tree.col_offset)
         rounding = tail.rounding(format_named(words[0], tree.col_offset))
         return Round(self._node(tree.args[0]), rounding)
 

@@ -1,7 +1,9 @@
 """Print a graph as text that parses back to the same graph.
 
-A statement is written for every named value, every rounding, every scheduled sum and every
-value that is read more than once; all else stands inside the expressions that read it.
+A statement is written for every named value, every rounding, every sum and every value that is
+read more than once; all else stands inside the expressions that read it. What the text form has
+no words for does not come back: a sum whose accumulator rounds in another mode than the default,
+the seed of a stochastic rounding, and views that the builders of `graph` do not make.
 """
 
 from __future__ import annotations
@@ -9,7 +11,19 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
-from lastbit.graph import Const, Graph, Input, Map, Node, Reduce, Round, View, matmul, topological
+from lastbit.graph import (
+    Const,
+    Graph,
+    Input,
+    Map,
+    Node,
+    Reduce,
+    Round,
+    View,
+    matmul,
+    native_rounding,
+    topological,
+)
 from lastbit.ops import TEXT_NAME
 from lastbit.rounding import Rounding
 from lastbit.statement import Statement
@@ -99,14 +113,14 @@ class _Printer:
         for node in self.nodes:
             if node.key in self.names or isinstance(node, Const):
                 continue
-            scheduled = self._sum_of(node) is not None and node.key not in absorbed
-            if scheduled or isinstance(node, Round) or uses[node.key] > 1:
+            alone = self._sum_of(node) is not None and node.key not in absorbed
+            if alone or isinstance(node, Round) or uses[node.key] > 1:
                 self.names[node.key] = next(fresh)
 
     def _sum_of(self, node: Node) -> Reduce | None:
-        """Return the scheduled sum that `node` is, a matrix product included."""
+        """Return the sum that `node` is, a matrix product included."""
         inner = self.products.get(node.key, node)
-        return inner if isinstance(inner, Reduce) and inner.acc is not None else None
+        return inner if isinstance(inner, Reduce) and inner.op == "sum" else None
 
     def text(self) -> str:
         lines = []
@@ -125,13 +139,14 @@ class _Printer:
             return f"{name}: {node.format.short}[{', '.join(map(str, node.shape))}]"
         if isinstance(node, Round):
             inner = None if node.x.key in self.names else self._sum_of(node.x)
-            acc = "" if inner is None else _acc_text(inner)
-            tail = tail_words(node.rounding)
-            return f"{name}: {node.rounding.format.short} = {self._expr(node.x)}{acc}{tail}"
+            fmt, words = node.rounding.format.short, tail_words(node.rounding)
+            expr = self._expr(node.x)
+            if native_rounding(node.x) == node.rounding:  # the format alone would add no rounding
+                expr = f"round({expr}, {fmt}{words.replace(' ', ', ')})"
+            return f"{name}: {fmt} = {expr}{_acc_text(inner)}{words}"
         inner = self._sum_of(node)
         fmt = "real" if inner is None or inner.acc is None else inner.acc.format.short
-        acc = "" if inner is None else _acc_text(inner)
-        return f"{name}: {fmt} = {self._expr(node, top=True)}{acc}"
+        return f"{name}: {fmt} = {self._expr(node, top=True)}{_acc_text(inner)}"
 
     def _expr(self, node: Node, level: int = 0, top: bool = False) -> str:
         if node.key in self.names and not top:
@@ -144,6 +159,8 @@ class _Printer:
             case Const(value=value):
                 text = number_text(value)
                 return text, 2 if "/" in text else _UNARY if text.startswith("-") else _ATOM
+            case Map(fn=fn, xs=(Const() as a, *rest)) if fn in ("neg", "div") and _folds(a, *rest):
+                return f"{fn}({self._list(node.xs)})", _ATOM
             case Map(fn=fn, xs=(a, b)) if fn in _INFIX:
                 sign, level = _INFIX[fn]
                 left, right = self._expr(a, level), self._expr(b, level + 1)
@@ -187,9 +204,15 @@ class _Printer:
         return f"{x}[{', '.join(parts)}]"
 
 
-def _acc_text(node: Reduce) -> str:
-    assert node.acc is not None
-    return f" acc {node.acc.format.short} {node.schedule}"
+def _folds(*xs: Node) -> bool:
+    """Return whether a sign or a quotient of such arguments would be read as one constant."""
+    return all(isinstance(x, Const) and not isinstance(x.value, str) for x in xs)
+
+
+def _acc_text(node: Reduce | None) -> str:
+    return (
+        "" if node is None or node.acc is None else f" acc {node.acc.format.short} {node.schedule}"
+    )
 
 
 def _products(
