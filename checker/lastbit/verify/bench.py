@@ -27,14 +27,6 @@ EXTENTS = ("size", "tile", "leaf", "every", "k")
 
 
 @dataclass
-class _State:
-    """Definitions at one set of sizes, with the first `applied` transforms in them."""
-
-    definitions: Definitions
-    applied: int = 0
-
-
-@dataclass
 class Bench:
     """The program of a plan at any sizes, after any number of its transforms.
 
@@ -47,7 +39,9 @@ class Bench:
     plan: Plan
     axes: dict[str, Axis] = field(init=False)
     true: Instance = field(init=False)
-    _states: dict[tuple[object, ...], _State] = field(init=False, default_factory=dict)
+    # At each set of sizes the definitions before the first transform, the second, and so on.
+    _states: dict[tuple[object, ...], list[Definitions]] = field(init=False, default_factory=dict)
+    _numbers: dict[str, int] = field(init=False, default_factory=dict)
     _rejected: set[int] = field(init=False, default_factory=set)
     _others: dict[tuple[object, ...], Definitions] = field(init=False, default_factory=dict)
     _lengths: dict[tuple[object, ...], int] = field(init=False, default_factory=dict)
@@ -56,10 +50,11 @@ class Bench:
         sizes = {name: span.typical for name, span in self.plan.symbols.items()}
         self.true = Instance(sizes, dict.fromkeys(sizes, Fraction(1)), "true")
         self.axes = {name: Axis(size) for name, size in sizes.items()}
+        self._numbers.update((t.id, i) for i, t in enumerate(self.plan.transforms))
         program = self._base(self.true)
         for node in program.nodes.values():
             learn(self.axes, node_reductions(node))
-        self._states[_key(self.true)] = _State(program)
+        self._states[_key(self.true)] = [program]
         after = self.other(self.true)
         for node in () if after is None else after.nodes.values():
             learn(self.axes, node_reductions(node))
@@ -92,7 +87,7 @@ class Bench:
     def _base(self, instance: Instance) -> Definitions:
         """Return the program before any transform."""
         true = self._states.get(_key(self.true))
-        nodes = {} if true is None else true.definitions.nodes
+        nodes = {} if true is None else true[0].nodes
         return self._bound(self.plan.program, instance, nodes)
 
     def _bound(self, program: Program, instance: Instance, true: Mapping[str, Node]) -> Definitions:
@@ -129,21 +124,21 @@ class Bench:
         """
         key = _key(instance)
         if key not in self._states:
-            self._states[key] = _State(self._base(instance))
-        state = self._states[key]
-        while state.applied < number:
-            transform = self.plan.transforms[state.applied]
+            self._states[key] = [self._base(instance)]
+        history = self._states[key]
+        while len(history) <= number:
+            applied, program = len(history) - 1, history[-1]
+            transform = self.plan.transforms[applied]
             if not transform.branch and not transform.rule.placement:
                 try:
-                    edits = self.edits(state.applied, instance, state.definitions)
-                    state.definitions = state.definitions.edited(edits)
+                    program = program.edited(self.edits(applied, instance, program))
                 except RejectedError:
                     if instance is self.true:  # it is reported, and left out at every size
-                        self._rejected.add(state.applied)
-                    elif state.applied not in self._rejected:
+                        self._rejected.add(applied)
+                    elif applied not in self._rejected:
                         raise
-            state.applied += 1
-        return state.definitions
+            history.append(program)
+        return history[number]
 
     def edits(
         self,
@@ -172,7 +167,7 @@ class Bench:
         site = Site(program, transform.at, given, self.other(instance))
         if instance.purpose == "true" and all(factor == 1 for factor in instance.factors.values()):
             return site
-        true = self._states[_key(self.true)].definitions
+        true = self.before(self._numbers[transform.id], self.true)
         whole = Site(true, transform.at, given)
         small = {
             parameter.name: self._scaled(transform, parameter, whole, instance)

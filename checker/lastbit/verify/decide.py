@@ -313,9 +313,13 @@ class Decider:
         nodes = _nodes(whole)
         lengths = {n.length for n in nodes if isinstance(n, Reduce)}
         scheduled = any(isinstance(n, Reduce) and n.acc is not None for n in nodes)
-        present = {size for node in whole.inputs for size in node.shape} - lengths
+        present = {size for node in whole.inputs for size in node.shape}
         axes = self.bench.axes
-        parallel = [name for name, axis in axes.items() if axis.true in present]
+        parallel = [
+            name
+            for name, axis in axes.items()
+            if axis.true in present and not axis.reduced_in(lengths)
+        ]
         budget = SMALL_OUTPUTS if scheduled else MANY_OUTPUTS
         if len(nodes) > MANY_NODES:
             budget //= 4

@@ -48,9 +48,13 @@ class Axis:
         kept = set(self.kept[0]), set(self.kept[1])
         return Axis(self.true, self.reduced, set(self.lengths), set(self.counts), self.own, kept)
 
+    def reduced_in(self, lengths: Collection[int]) -> bool:
+        """Return whether sums of these true lengths run along the axis, or along its blocks."""
+        return self.true in lengths or (self.reduced and not self.lengths.isdisjoint(lengths))
+
     def within(self, lengths: Collection[int]) -> Axis:
         """Return the axis as a region sees it that reduces axes of these true lengths."""
-        reduced = self.true in lengths
+        reduced = self.reduced_in(lengths)
         cuts = self.lengths if reduced or self.own else self.kept[0]
         counts = self.counts if reduced else self.kept[1]
         return Axis(self.true, reduced, set(cuts), set(counts), self.own, self.kept)
