@@ -237,6 +237,7 @@ class Bench:
     def _cut(
         self, axes: Mapping[str, Axis], site: Site, transform: Transform, edits: Edits
     ) -> None:
+        lengths = {r.length for node in edits.values() for r in node_reductions(node)}
         for parameter in transform.rule.parameters:
             value = site.parameters.get(parameter.name)
             if parameter.kind == "length" and isinstance(value, int):
@@ -246,7 +247,8 @@ class Bench:
                         axis.own = True
             if parameter.kind == "count" and isinstance(value, int):
                 for axis in axes.values():
-                    axis.counts.add(min(value, MOST_PIECES))
+                    if axis.true in lengths:
+                        axis.counts.add(min(value, MOST_PIECES))
         for node in edits.values():
             learn(axes, node_reductions(node))
 
