@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from lastbit.errors import InputError, Problem
+from lastbit.errors import InputError, Problem, did_you_mean
 from lastbit.formats import Exact, Format, as_exact, bits_text, identical
 from lastbit.graph import Graph, native_rounding
 from lastbit.interpret.evaluate import evaluate
@@ -36,7 +36,7 @@ def run_graph(
 
     Raises:
         InputError: an input is missing, has another number of values, or holds a value that its
-            format does not.
+            format does not; or the graph has no value of a name.
     """
     arrays = {}
     for node in graph.inputs:
@@ -53,6 +53,10 @@ def run_graph(
             _check(node.name, value, node.format)
         arrays[node.name] = exact_array(values, node.shape)
     wanted = tuple(graph.outputs if names is None else names)
+    for name in wanted:
+        if name not in graph.values:
+            remedy = did_you_mean(name, graph.values)
+            raise InputError([Problem(f"the graph has no value {name!r}", remedy)])
     nodes = [graph.values[name] for name in wanted]
     values_of = evaluate(nodes, ExactDomain(arrays), policy)
     return {name: value.array for name, value in zip(wanted, values_of, strict=True)}
