@@ -219,7 +219,7 @@ class Drift:
         """Name the side nearer the exact result, or `neither`; None where it was not measured."""
         if self.before_error_ulp is None or self.after_error_ulp is None:
             return None
-        if self.before_error_ulp == self.after_error_ulp:
+        if f"{self.before_error_ulp:.3g}" == f"{self.after_error_ulp:.3g}":
             return "neither"
         return "before" if self.before_error_ulp < self.after_error_ulp else "after"
 

@@ -123,24 +123,26 @@ class Decider:
         worst: Verdict | None = None
         chosen = _spread(variants, MOST_VARIANTS)
         extend = 0
+        given: Mapping[str, Value] | None = None  # the parameters that speak for the step
         for parameters in chosen:
             verdict, reach = self._classify(task, parameters)
             if worst is None or verdict.change > worst.change:
                 worst, extend = verdict, reach
+                given = None if parameters == variants[0] else parameters
         assert worst is not None
         self._choose_sizes(task, extend)
         notes = []
         if len(chosen) < len(variants):
             notes.append(f"judged for {len(chosen)} of {len(variants)} parameter values")
-        small = self._region(number, self.small[0], None, extend)
+        small = self._region(number, self.small[0], given, extend)
         domain = misbehaviours(
-            self._regions(number, self.witnesses[:3], None, extend), worst.change
+            self._regions(number, self.witnesses[:3], given, extend), worst.change
         )
         drift = None
         if worst.change != Change.BITWISE:
-            drift, note = self._drift(number, whole, extend)
+            drift, note = self._drift(number, whole, given, extend)
             notes += [note] if note else []
-        true = self._region(number, self.bench.true, None, extend) or whole
+        true = self._region(number, self.bench.true, given, extend) or whole
         return Judged(
             task.title,
             worst.change,
@@ -279,12 +281,14 @@ class Decider:
             for name, (before, after) in found.items()
         }
 
-    def _drift(self, number: int, whole: Region, extend: int) -> tuple[Drift | None, str]:
+    def _drift(
+        self, number: int, whole: Region, given: Mapping[str, Value] | None, extend: int
+    ) -> tuple[Drift | None, str]:
         """Measure drift on sampled outputs: reduced axes at their true sizes."""
-        whole = self._region(number, self.bench.true, None, extend) or whole
+        whole = self._region(number, self.bench.true, given, extend) or whole
         sizes, parallel = self._sampled_sizes(whole)
         while True:
-            region = self._region(number, replace(self.bench.true, sizes=sizes), None, extend)
+            region = self._region(number, replace(self.bench.true, sizes=sizes), given, extend)
             if region is None:
                 return None, "drift not measured: the transform does not apply at sampled sizes"
             if sum(prod(node.shape) for node in region.inputs) <= MOST_INPUTS:
