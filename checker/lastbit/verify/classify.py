@@ -29,6 +29,7 @@ CHANGE_OF = {
     Policy.GRID: Change.ROUNDING,
     Policy.REAL: Change.GRID,
 }
+LONGER = 8  # times the effort of a search where the field is certain that there is a witness
 ASSUMES = ("finite", "no overflow", "no subnormal results", "no negative zero")
 
 
@@ -145,6 +146,11 @@ def classify(
         search = Search(doubtful, effort, seed)
         found = search.run(regions, rounds=2 if doubtful == Policy.REAL else 3)
         tried += search.ordinary
+        certain = not field_.agrees(doubtful).hint
+        if found is None and certain:
+            longer = Search(doubtful, LONGER * effort, seed + 1)
+            found = longer.run(regions, rounds=10 * LONGER)
+            tried += longer.ordinary
         if found is not None:
             change = Change.MATH if agreed is None else CHANGE_OF[agreed]
             by = "sampled" if sampled else "field"
@@ -152,7 +158,7 @@ def classify(
             return Verdict(change, by, sizes, field_.draws, found, detail)
         if doubtful == Policy.BITS:
             break
-        if doubtful != Policy.ROUND and not field_.agrees(doubtful).hint:
+        if certain and doubtful != Policy.ROUND:
             break
         agreed, sampled = doubtful, True
     if proof := exhausted([case.region for case in cases]):
