@@ -37,6 +37,8 @@ MOST_VARIANTS = 8  # parameter values over a symbol's range that are judged
 MOST_FOLLOWED = 3  # steps by which a region is followed further into the program
 MOST_NODES = 4000  # nodes of a region that is judged at a true size
 MANY_NODES = 200  # nodes of a region of which fewer outputs are sampled
+FEW_OUTPUTS = 1 << 8  # sampled outputs of a region with very long sums
+MOST_TERMS = 1 << 24  # terms of scheduled sums that are added for one sample
 SMALL_OUTPUTS = 1 << 12  # sampled outputs of a region with a scheduled sum
 MANY_OUTPUTS = 1 << 18  # sampled outputs of an elementwise region
 MOST_INPUTS = 1 << 21  # elements of the inputs of a region in which drift is measured
@@ -324,7 +326,9 @@ class Decider:
             for name, axis in axes.items()
             if axis.true in present and not axis.reduced_in(lengths)
         ]
-        budget = SMALL_OUTPUTS if scheduled else MANY_OUTPUTS
+        budget = MANY_OUTPUTS
+        if scheduled:
+            budget = max(FEW_OUTPUTS, min(SMALL_OUTPUTS, MOST_TERMS // max(lengths)))
         if len(nodes) > MANY_NODES:
             budget //= 4
         if lengths and not scheduled:
