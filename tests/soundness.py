@@ -78,7 +78,7 @@ def _changed(draw: st.DrawFn, node: Node) -> Node | None:
 def check(region: Region, data: st.DataObject) -> None:
     """Fail where a verdict is not what evaluation shows."""
     case = Case({}, region)
-    verdict = classify([case], [case], effort=20_000)
+    verdict = classify([case], [case], effort=4_000)
     if verdict.change == Change.BITWISE:
         for _ in range(3):
             both = run(region, data.draw(inputs_of(region.before)), Policy.BITS)

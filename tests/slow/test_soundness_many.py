@@ -14,7 +14,7 @@ from lastbit.verify.region import Region
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(pairs(), st.data())
 def test_a_verdict_is_what_evaluation_shows(region: Region, data: st.DataObject) -> None:
     check(region, data)
