@@ -15,6 +15,7 @@ from lastbit.result import Finding, Result, Step, environment
 from lastbit.verify.decide import Judged
 from lastbit.verify.difference import with_differences
 from lastbit.verify.judge import Judge
+from lastbit.verify.literals import with_size_symbols
 
 Progress = Callable[[int, int, str], None]
 
@@ -52,7 +53,7 @@ def lint_plans(
     problems: list[Problem] = []
     for path in paths:
         try:
-            plans.append(with_differences(load_plan(path, day)))
+            plans.append(with_differences(with_size_symbols(load_plan(path, day))))
         except InputError as error:
             problems += error.problems
     if problems:

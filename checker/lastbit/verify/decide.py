@@ -31,11 +31,13 @@ from lastbit.verify.promises import Varying, promises_of
 from lastbit.verify.region import Region, region_of
 from lastbit.verify.sizing import Axis, Instance, instances, witness_instances
 from lastbit.verify.trees import same_trees
-from lastbit.verify.witness import Found
+from lastbit.verify.witness import EFFORT, Found, cost_of
 
 MOST_VARIANTS = 8  # parameter values over a symbol's range that are judged
 MOST_FOLLOWED = 3  # steps by which a region is followed further into the program
 MOST_NODES = 4000  # nodes of a region that is judged at a true size
+MOST_ELEMENTS = 1 << 22  # elements of a region that is judged in the field
+MOST_SPECIAL = 1 << 13  # elements of a region that is put to special inputs
 MANY_NODES = 200  # nodes of a region of which fewer outputs are sampled
 FEW_OUTPUTS = 1 << 8  # sampled outputs of a region with very long sums
 MOST_TERMS = 1 << 24  # terms of scheduled sums that are added for one sample
@@ -193,7 +195,7 @@ class Decider:
     ) -> Iterator[Region]:
         for instance in sizes:
             region = self._region(number, instance, parameters, extend)
-            if region is not None:
+            if region is not None and cost_of(region) <= MOST_SPECIAL:
                 yield region
 
     def _choose_sizes(self, task: Task, extend: int) -> None:
@@ -225,6 +227,7 @@ class Decider:
                 Case(dict(instance.sizes), region)
                 for instance in sizes
                 if (region := self._region(number, instance, parameters, extend)) is not None
+                and cost_of(region) <= EFFORT
             )
             verdict = classify(cases, witnesses, self.seed, tick=self.tick)
             if first is None:
@@ -234,7 +237,7 @@ class Decider:
             if extend == 0 and (verdict.change == Change.UNKNOWN or claim == Change.MATH):
                 return verdict, 0
         if first is None:
-            detail = "no small size meets the rule's requirements"
+            detail = "no small size meets the rule's requirements, or the program cannot shrink"
             return Verdict(Change.UNKNOWN, "sampled", (), 0, None, detail), 0
         return first, 0
 
@@ -263,7 +266,7 @@ class Decider:
             if region is None:
                 continue
             true = instance.purpose == "true"
-            if true and _count(region) > MOST_NODES:
+            if (true and _count(region) > MOST_NODES) or cost_of(region) > MOST_ELEMENTS:
                 continue
             cases.append(Case(dict(instance.sizes), region, true))
         if all(case.true for case in cases):
