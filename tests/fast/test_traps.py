@@ -200,3 +200,10 @@ def test_a_frozen_scale_clips_and_so_changes_the_function() -> None:
     row = "s: f32 = amax(x) / 448\nq: e4m3fn = x / s saturate\ny: f32 = sum(q) * s acc f32 seq"
     frozen = row.replace("amax(x)", "amax(x[:, 0:2])")
     assert judged(head + row, head + frozen).change == Change.MATH
+
+
+def test_a_sum_of_nothing_is_zero_and_a_maximum_of_nothing_minus_infinity() -> None:
+    head = "x: f32[2, 4]\n"
+    before = head + "y: f32 = sum(x[:, 0:0]) acc f32 seq\nz: f32 = exp(max(x[:, 2:2]))"
+    after = head + "y: f32 = sum(x[:, 4:4]) acc f32 pairwise\nz: f32 = exp(max(x[:, 1:1])) + 0"
+    assert judged(before, after).change == Change.BITWISE

@@ -54,6 +54,8 @@ class Digits:
         return _fits(self, rounding)
 
     def __mul__(self, other: Digits) -> Digits:
+        if ZERO in (self, other):
+            return ZERO
         powers = self.count == 1 or other.count == 1  # of two: the significand stays as it is
         count = max(self.count, other.count) if powers else self.count + other.count
         return Digits(count, self.least + other.least, self.bound * other.bound)
@@ -66,7 +68,8 @@ class Digits:
 
     def times(self, terms: int) -> Digits:
         """Return what is known of a sum of so many such values."""
-        return self if terms == 1 else _fixed(self.least, self.bound * max(terms, 1))
+        same = terms == 1 or self == ZERO
+        return self if same else _fixed(self.least, self.bound * max(terms, 1))
 
     def plain(self) -> Digits:
         """Return the same facts without the source."""

@@ -102,7 +102,7 @@ class FieldDomain:
         if x.members is not None and rounding.mode != Mode.STOCHASTIC:
             out = Residue(None, None, x.special, digits)
             return self.maps.maxima.mapped(x, lambda a: self.hashes.rounded(a, key, rounding), out)
-        p = self.hashes.rounded(x.identity, key, rounding)
+        p = self.hashes.rounded(self.hashes.read(x), key, rounding)
         companion = self.hashes.companion(p)
         q: Words | None = companion
         if x.p is not None and (kept := self._kept(x.p, rounding)).any():
@@ -144,11 +144,11 @@ class FieldDomain:
 
         special = None
         if x.special is not None:
-            codes = np.broadcast_to(x.special, x.identity.shape)
+            codes = np.broadcast_to(x.special, x.shape)
             special = np.zeros((), np.uint8)
             for i in range(codes.shape[axis]):
                 special = ADDED[special, np.take(codes, [i], axis)]
-        terms = x.identity.shape[axis]
+        terms = x.shape[axis]
         digits = None if x.digits is None else x.digits.times(terms)
         if terms == 0:
             digits = ZERO
@@ -161,8 +161,7 @@ class FieldDomain:
         if x.sum is not None and key(x.sum.rounding) == key(rounding):
             return x.sum
         value = replace(x, sum=None, members=None, constant=None)
-        modulus = self.field.p if x.p is not None else self.field.q
-        return Sum(rounding, value, *self.hashes.terms(np.asarray(x.identity), modulus))
+        return Sum(rounding, value, *self.hashes.terms(np.asarray(self.hashes.read(x))))
 
     def merge(self, sums: list[Sum]) -> Sum:
         """Return the sum of open sums."""
@@ -178,7 +177,7 @@ class FieldDomain:
         """Return the open sum along an axis of open sums."""
 
         def along(a: Words) -> Words:
-            full = np.broadcast_to(a, x.value.identity.shape)
+            full = np.broadcast_to(a, x.value.shape)
             return np.asarray(full.sum(axis=axis, keepdims=True, dtype=np.uint64))
 
         value = self.total(x.value, axis)
@@ -187,7 +186,7 @@ class FieldDomain:
     def close(self, x: Sum, rounding: Rounding) -> Residue:
         """Return the value of an open sum: a keyed hash of the multiset of its terms."""
         alone = self.round(x.value, rounding)
-        total = np.asarray(x.value.identity)
+        total = np.asarray(self.hashes.read(x.value))
         key = key_of("sum", self.hashes.rounding_key(rounding))
         hashed = self.hashes.multiset(total, x.plus, x.minus, key, is_odd(rounding))
         value = np.where(total == 0, total, hashed)
@@ -195,7 +194,7 @@ class FieldDomain:
         q = None
         if alone.q is not None:
             q = np.where(one, alone.q, self.hashes.companion(value))
-        value = np.where(one, alone.identity, value)
+        value = np.where(one, self.hashes.read(alone), value)
         digits = Digits.of_format(rounding.format)
         known = alone.digits
         if known is not None and known.count <= digits.count and x.count.max(initial=0) <= 1:
@@ -206,7 +205,7 @@ class FieldDomain:
     def tree(self, x: Residue, axis: int, schedule: Schedule, rounding: Rounding) -> Residue:
         """Return the sum along an axis, with a keyed hash at every node of the tree."""
         exact = self.total(x, axis)
-        leaves = np.moveaxis(x.identity, axis, 0)
+        leaves = np.moveaxis(self.hashes.read(x), axis, 0)
         value = tree_sum(self.hashes, leaves, x.digits, schedule, rounding)
         value = np.expand_dims(np.broadcast_to(value, leaves.shape[1:]), axis)
         q = self.hashes.companion(value)
@@ -218,13 +217,14 @@ class FieldDomain:
 
     def view(self, node: View, xs: tuple[Residue, ...]) -> Residue:
         """Return a view of residues and of all that goes with them."""
+        xs = self.hashes.aligned(*xs)
 
         def part(get: Callable[[Residue], Any], fill: Callable[[Residue], Any]) -> Any:
             parts = [get(x) for x in xs]
             if all(a is None for a in parts):
                 return None
             full = [
-                np.broadcast_to(fill(x) if a is None else a, x.identity.shape)
+                np.broadcast_to(fill(x) if a is None else a, x.shape)
                 for x, a in zip(xs, parts, strict=True)
             ]
             return view_array(node, tuple(full))
@@ -242,7 +242,7 @@ class FieldDomain:
         )
         if len(xs) == 1 and xs[0].sum is not None:
             s = xs[0].sum
-            shape = xs[0].identity.shape
+            shape = xs[0].shape
             plus, minus, count = (
                 view_array(node, (np.broadcast_to(a, shape),)) for a in (s.plus, s.minus, s.count)
             )
@@ -257,7 +257,7 @@ class FieldDomain:
     def _view_members(self, node: View, x: Residue) -> Words:
         assert x.members is not None
         columns = [
-            view_array(node, (np.broadcast_to(x.members[..., i], x.identity.shape),))
+            view_array(node, (np.broadcast_to(x.members[..., i], x.shape),))
             for i in range(x.members.shape[-1])
         ]
         return np.stack(columns, axis=-1)

@@ -103,6 +103,7 @@ class Arithmetic:
 
     def add(self, x: Residue, y: Residue) -> Residue:
         """Return x + y."""
+        x, y = self.hashes.aligned(x, y)
         special = None
         if x.special is not None or y.special is not None:
             special = ADDED[x.codes, y.codes]
@@ -116,6 +117,7 @@ class Arithmetic:
 
     def mul(self, x: Residue, y: Residue) -> Residue:
         """Return x * y; a positive constant moves into a maximum."""
+        x, y = self.hashes.aligned(x, y)
         special = None
         if x.special is not None or y.special is not None:
             special = self._product_codes(x, y)
@@ -128,7 +130,7 @@ class Arithmetic:
         )
         factor, other = (x, y) if y.members is not None else (y, x)
         if other.members is not None and factor.constant is not None and factor.constant > 0:
-            by, p = factor.identity, np.uint64(self.field.p)
+            by, p = factor.identity[..., None], np.uint64(self.field.p)
             return self.maxima.mapped(other, lambda members: members * by % p, out)
         return out
 
@@ -174,7 +176,7 @@ class Arithmetic:
         if x.q is not None:
             p = self.field.exp(x.q)
         else:
-            hashed = mix(x.identity, self.hashes.key("exp")) % np.uint64(self.field.p)
+            hashed = mix(self.hashes.read(x), self.hashes.key("exp")) % np.uint64(self.field.p)
             p, hint = hashed * hashed % np.uint64(self.field.p), True
         p = np.where(x.codes == NINF, np.uint64(0), p)
         return residue(p, None, np.where(x.codes == NINF, FINITE, x.codes), None, hint)
@@ -192,11 +194,11 @@ class Arithmetic:
     def hashed(self, fn: str, *xs: Residue) -> Residue:
         """Return a keyed hash of function and arguments; erf and sin are odd."""
         if fn in ("erf", "sin"):
-            p = self.hashes.odd(xs[0].identity, self.hashes.key(fn))
+            p = self.hashes.odd(self.hashes.read(xs[0]), self.hashes.key(fn))
         else:
             p = np.zeros((), np.uint64)
             for i, x in enumerate(xs):
-                p = mix(np.asarray(x.identity), self.hashes.key(fn, i)) ^ p
+                p = mix(np.asarray(self.hashes.read(x)), self.hashes.key(fn, i)) ^ p
             p = mix(p, self.hashes.key(fn)) % np.uint64(self.field.p)
         special = np.where(worst(*xs) == FINITE, FINITE, UNDEFINED)
         return residue(p, self.hashes.companion(p), special, None, True)
@@ -207,7 +209,7 @@ class Arithmetic:
     def _product_codes(self, x: Residue, y: Residue) -> Flags:
         signs = []
         for z in (x, y):
-            sign = self.field.sign(np.asarray(z.identity))
+            sign = self.field.sign(np.asarray(self.hashes.read(z)))
             finite = np.where(sign > 1, -1, sign.astype(np.int64))
             signs.append(np.where(z.codes == INF, 1, np.where(z.codes == NINF, -1, finite)))
         product = signs[0] * signs[1]

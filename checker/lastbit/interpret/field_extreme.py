@@ -6,12 +6,13 @@ A minimum is -max(-x).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from lastbit.interpret.digits import Digits, join
+from lastbit.interpret.digits import ZERO, Digits, join
 from lastbit.interpret.field_hashes import Hashes
 from lastbit.interpret.field_values import (
     FINITE,
@@ -38,18 +39,21 @@ class Maxima:
     def of(self, x: Residue, y: Residue) -> Residue:
         """Return the larger of x and y."""
         xs = (x, y)
-        shape = np.broadcast_shapes(*(x.identity.shape for x in xs))
-        sets = [_members(x) for x in xs]
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        sets = [self._members(x) for x in xs]
         sets = [np.broadcast_to(members, (*shape, members.shape[-1])) for members in sets]
         special = _codes([np.broadcast_to(x.codes, shape) for x in xs])
         q = both(x.q, y.q, lambda a, b: np.where(x.codes == NINF, b, a))
         return self._of_set(np.concatenate(sets, axis=-1), q, special, join(x.digits, y.digits))
 
     def along(self, x: Residue, axis: int) -> Residue:
-        """Return the maximum along an axis, which stays with size 1."""
-        members = np.moveaxis(_members(x), axis, -2)
-        members = members.reshape(*members.shape[:-2], -1)
-        codes = np.broadcast_to(x.codes, x.identity.shape)
+        """Return the maximum along an axis, which stays with size 1; of nothing, it is -inf."""
+        if x.shape[axis] == 0:
+            zeros = np.zeros((*x.shape[:axis], 1, *x.shape[axis + 1 :]), np.uint64)
+            return Residue(zeros, zeros, np.full(zeros.shape, NINF, np.uint8), ZERO)
+        members = np.moveaxis(self._members(x), axis, -2)
+        members = members.reshape(*members.shape[:-2], math.prod(members.shape[-2:]))
+        codes = np.broadcast_to(x.codes, x.shape)
         special = _codes([np.take(codes, i, axis) for i in range(codes.shape[axis])])
         q = None if x.q is None else np.expand_dims(_first(x.q, codes, axis), axis)
         members, special = np.expand_dims(members, axis), np.expand_dims(special, axis)
@@ -68,6 +72,12 @@ class Maxima:
         moved = fn(np.where(none, np.uint64(0), x.members))
         members = np.where(none, NO_MEMBER, moved)
         return self._of_set(members, out.q, out.special, out.digits)
+
+    def _members(self, x: Residue) -> Words:
+        """Return the set of the arguments of x, or of x itself; -inf is no member."""
+        if x.members is not None:
+            return x.members
+        return np.where(x.codes == NINF, NO_MEMBER, self.hashes.read(x))[..., None]
 
     def _of_set(
         self, members: Words, q: Words | None, special: Flags | None, digits: Digits | None
@@ -100,13 +110,6 @@ class Maxima:
         exponent = companion if q is None else np.where(count == 1, q, companion)
         out = residue(value, exponent, special, digits, True)
         return replace(out, members=members)
-
-
-def _members(x: Residue) -> Words:
-    """Return the set of the arguments of x, or of x itself; -inf is no member."""
-    if x.members is not None:
-        return x.members
-    return np.where(x.codes == NINF, NO_MEMBER, x.identity)[..., None]
 
 
 def _codes(codes: list[Flags]) -> Flags:

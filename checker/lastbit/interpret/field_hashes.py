@@ -6,11 +6,15 @@ rounding keep zero and, where the rounding is symmetric, the sign.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from lastbit.interpret.field_values import negative
+from lastbit.interpret.field_values import Residue, negative
 from lastbit.interpret.residues import Field, Flags, Words, key_of, mix, mix_int
 from lastbit.rounding import Mode, Rounding
+
+SMALL = 1 << 16  # residues below are those of integers; a random one is below in 1 of 2^15 draws
 
 _SYMMETRIC = (Mode.NEAREST_EVEN, Mode.NEAREST_AWAY, Mode.TOWARD_ZERO, Mode.TO_ODD)
 
@@ -29,6 +33,28 @@ class Hashes:
     def key(self, *facts: object) -> int:
         """Return the key of this draw for what some facts name."""
         return key_of(*facts, self.seed)
+
+    def read(self, x: Residue) -> Words:
+        """Return what hashes read of x: its residue modulo p, else an odd hash of that modulo q.
+
+        So a logarithm has a sign too, though not one that products keep.
+        """
+        if x.p is not None:
+            return x.p
+        q, half = x.identity, np.uint64(self.field.q // 2)
+        magnitude = np.where(q > half, negative(q, self.field.q), q)
+        hashed = mix(magnitude, self.key("exponent")) % np.uint64(self.field.p)
+        hashed = np.where(magnitude == 0, magnitude, hashed)
+        return np.where(q > half, negative(hashed, self.field.p), hashed)
+
+    def aligned(self, *xs: Residue) -> tuple[Residue, ...]:
+        """Return tensors that have a residue in common; what hashes read stands in for one.
+
+        So an exponential, known modulo p only, and a logarithm, known modulo q only, can be added.
+        """
+        if all(x.p is not None for x in xs) or all(x.q is not None for x in xs):
+            return xs
+        return tuple(replace(x, p=self.read(x), hint=True) if x.p is None else x for x in xs)
 
     def rounding_key(self, rounding: Rounding) -> int:
         """Return the key of a rounding: format and mode.
@@ -76,14 +102,14 @@ class Hashes:
         q = np.where(p == 0, np.uint64(0), q)
         return np.where(sign > 1, negative(q, self.field.q), q)
 
-    def terms(self, x: Words, modulus: int) -> tuple[Words, Words, Words]:
+    def terms(self, x: Words) -> tuple[Words, Words, Words]:
         """Return the hashes of x and of -x, and 1; all are 0 where x is.
 
         Sums of them name the multiset of the nonzero terms of a sum.
         """
         some = (x != 0).astype(np.uint64)
         key = self.key("term")
-        return mix(x, key) * some, mix(negative(x, modulus), key) * some, some
+        return mix(x, key) * some, mix(negative(x, self.field.p), key) * some, some
 
     def multiset(self, total: Words, plus: Words, minus: Words, key: int, odd: bool) -> Words:
         """Return the hash of a multiset of terms.
@@ -115,8 +141,12 @@ class Hashes:
         return np.where(self.taken_for_zero(x * sign % np.uint64(self.field.p)), 0, sign)
 
     def taken_for_zero(self, magnitude: Words) -> Flags:
-        """Return which magnitudes are taken for zero in this draw: a quarter of them."""
-        return np.asarray(mix(magnitude, self.key("zero")) & np.uint64(3) == 0)
+        """Return which magnitudes are taken for zero in this draw: a quarter of the large ones.
+
+        What is small is a number, such as the 1 of a comparison that held.
+        """
+        drawn = mix(magnitude, self.key("zero")) & np.uint64(3) == 0
+        return np.asarray(drawn & (magnitude >= SMALL))
 
 
 def is_odd(rounding: Rounding) -> bool:

@@ -10,7 +10,17 @@ import numpy as np
 from lastbit.interpret.digits import Digits, join
 from lastbit.interpret.field_arithmetic import Arithmetic
 from lastbit.interpret.field_hashes import Hashes
-from lastbit.interpret.field_values import FINITE, UNDEFINED, Residue, both, residue
+from lastbit.interpret.field_values import (
+    FINITE,
+    INF,
+    NAN,
+    NINF,
+    UNDEFINED,
+    Residue,
+    both,
+    residue,
+    worst,
+)
 from lastbit.interpret.residues import Flags, Words
 
 BIT = Digits.of_number(Fraction(1))
@@ -86,23 +96,32 @@ class Maps(Arithmetic):
         return self.mul(self.mul(x, self.number(Fraction(1, 2))), self.add(tanh, self.number(1)))
 
     def _sign(self, x: Residue) -> Residue:
-        if x.p is None:
-            return self.hashed("sign", x)
-        sign = self.hashes.sign_or_zero(x.p)
+        sign = self._sign_or_zero(x)
         q = np.where(sign > 1, np.uint64(self.field.q - 1), sign)
-        return residue(sign, q, x.special, BIT, True)
+        codes = np.where((x.codes == INF) | (x.codes == NINF), FINITE, x.codes)
+        return residue(sign, q, codes, BIT, True)
 
     def _compare(self, x: Residue, y: Residue, test: Callable[[Words], Flags]) -> Residue:
-        gap = self.add(y, self.neg(x))
-        if gap.p is None:
-            return self.hashed("compare", gap)
-        bit = test(self.hashes.sign_or_zero(gap.p)).astype(np.uint64)
-        return residue(bit, bit, gap.special, BIT, True)
+        """Return 1 where the sign of y - x passes a test, else 0; NaN compares false."""
+        sign = self._sign_or_zero(self.add(y, self.neg(x)))
+        same = (x.codes == y.codes) & ((x.codes == INF) | (x.codes == NINF))
+        nan = (x.codes == NAN) | (y.codes == NAN)
+        bit = (test(np.where(same, np.uint64(0), sign)) & ~nan).astype(np.uint64)
+        codes = np.where(worst(x, y) == UNDEFINED, UNDEFINED, FINITE)
+        return residue(bit, bit, codes, BIT, True)
+
+    def _sign_or_zero(self, x: Residue) -> Words:
+        """Return the sign of x in this draw as a residue: 1, p - 1 for -1, or 0."""
+        sign = self.hashes.sign_or_zero(self.hashes.read(x))
+        sign = np.where(x.codes == INF, np.uint64(1), sign)
+        return np.where(x.codes == NINF, np.uint64(self.field.p - 1), sign)
 
     def _select(self, condition: Residue, x: Residue, y: Residue) -> Residue:
-        chosen = condition.identity != 0
+        """Return x where the condition is not 0, else y; inf and NaN are not 0."""
+        x, y = self.hashes.aligned(x, y)
+        chosen = (self._sign_or_zero(condition) != 0) | (condition.codes == NAN)
         special = np.where(chosen, x.codes, y.codes)
-        special = np.where(condition.codes != FINITE, UNDEFINED, special)
+        special = np.where(condition.codes == UNDEFINED, UNDEFINED, special)
 
         def pick(a: Words, b: Words) -> Words:
             return np.where(chosen, a, b)

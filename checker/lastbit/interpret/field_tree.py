@@ -5,6 +5,8 @@ One algebra twice: on Python integers for long sums with few outputs, on arrays 
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from lastbit.interpret.digits import ZERO, Digits, join
@@ -29,12 +31,12 @@ def tree_sum(
         schedule: the tree.
         acc: the rounding of the additions at its root level.
     """
-    k, fmt = leaves.shape[0], acc.format.short
+    k, outputs, fmt = leaves.shape[0], prod(leaves.shape[1:]), acc.format.short
     stepped = any(isinstance(level, Fused | AnyOrder) for level in levels(schedule))
-    if stepped or leaves[:1].size > SCALAR_LIMIT:
+    if stepped or outputs > SCALAR_LIMIT:
         value, _ = fold(schedule, k, fmt, _ArrayTree(hashes, leaves, digits, acc))
         return np.asarray(value)
-    columns = leaves.reshape(k, -1).T.tolist()
+    columns = leaves.reshape(k, outputs).T.tolist()
     sums = [fold(schedule, k, fmt, _ScalarTree(hashes, c, digits, acc))[0] for c in columns]
     return np.array(sums, np.uint64).reshape(leaves.shape[1:])
 
@@ -79,7 +81,7 @@ class _ScalarTree(_Tree):
         x, known = value
         if known is not None and known.fits(rounding):
             return value
-        return (self.hashes.rounded_number(x, key, rounding), digits) if x else (0, ZERO)
+        return self.hashes.rounded_number(x, key, rounding), digits if x else ZERO
 
     def add(self, a: Number, b: Number, fmt: str) -> Number:
         if a[0] == 0:
@@ -119,6 +121,10 @@ class _ArrayTree(_Tree):
         return self.hashes.rounded(x, key, rounding), digits
 
     def add(self, a: Slab, b: Slab, fmt: str) -> Slab:
+        if not a[0].any():
+            return self.convert(b, fmt)
+        if not b[0].any():
+            return self.convert(a, fmt)
         _, _, digits = self._format(fmt)
         out, _ = self.convert(((a[0] + b[0]) % np.uint64(self.p), None), fmt)
         out = np.where(a[0] == 0, self.convert(b, fmt)[0], out)
@@ -137,7 +143,7 @@ class _ArrayTree(_Tree):
         rounding, own, digits = self._format(fmt)
         stack = np.stack([value for value, _ in values])
         plus, minus, count = (
-            hashed.sum(axis=0, dtype=np.uint64) for hashed in self.hashes.terms(stack, self.p)
+            hashed.sum(axis=0, dtype=np.uint64) for hashed in self.hashes.terms(stack)
         )
         total = stack.sum(axis=0, dtype=np.uint64) % np.uint64(self.p)
         out = self.hashes.multiset(total, plus, minus, key_of(name, own), odd)

@@ -42,11 +42,16 @@ class Residue:
 
     @property
     def identity(self) -> Words:
-        """Return what hashes read: the residue modulo p, else modulo q."""
+        """Return the residue modulo p, else modulo q."""
         if self.p is not None:
             return self.p
         assert self.q is not None
         return self.q
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of the residues."""
+        return self.identity.shape
 
     @property
     def codes(self) -> Flags:
