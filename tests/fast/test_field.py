@@ -194,6 +194,8 @@ LAWS = [
     ("maximum(a, -inf)", "a"),
     ("max(concat(broadcast(-inf, 3, 2), a))", "max(a)"),
     ("amax(a)", "max(abs(-a))"),
+    ("maximum(max(a[:, 0:0]), max(a))", "max(a)"),
+    ("sum(a[:, 0:0])", "0 * a[:, 0:1]"),
     ("a < b", "-b < -a"),
     ("a < b", "0 < b - a"),
     ("(a <= b) - (a < b)", "a == b"),
@@ -368,6 +370,8 @@ def test_sums_and_maxima_carry_special_values():
     )
     assert drawn("max(concat(a, broadcast(nan, 3, 1)))").codes.tolist() == [[NAN]] * 3
     assert drawn("max(broadcast(-inf, 3, 4))").codes.tolist() == [[NINF]] * 3
+    assert drawn("max(a[:, 0:0])").codes.tolist() == [[NINF]] * 3
+    assert drawn("min(a[:, 0:0])").codes.tolist() == [[INF]] * 3
     assert drawn("exp(broadcast(-inf, 3, 1))").p.tolist() == [[0]] * 3
 
 
