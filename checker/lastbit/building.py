@@ -128,7 +128,7 @@ class _Builder:
                 return self._call(name, tree)
         raise StatementError(
             f"`{self._text(tree)}` is not part of the language",
-            "Use names, numbers, + - * /, comparisons, slices and the operators of `lastbit ops`.",
+            "Use names, numbers, + - * /, comparisons, slices and operators such as `silu(x)`.",
             tree.col_offset,
         )
 

@@ -355,8 +355,8 @@ def test_a_value_of_no_axes_is_read():
 # Mistakes
 
 LANGUAGE = (
-    " is not part of the language. Use names, numbers, + - * /, comparisons, slices and the"
-    " operators of `lastbit ops`."
+    " is not part of the language. Use names, numbers, + - * /, comparisons, slices and"
+    " operators such as `silu(x)`."
 )
 WORDS = "Allowed: acc, flush, rdn, rna, rne, rto, rtz, rup, saturate, sr, to_inf, to_nan."
 NUMBERS = " is not a number. Write 3, 0.5, 1e-6 or '0x1.8p+3'."
