@@ -308,6 +308,9 @@ def exact_of(text: str) -> Fraction | float:
     Raises:
         ValueError: the text is no hexadecimal number.
     """
-    number = float.fromhex(text)
+    try:
+        number = float.fromhex(text)
+    except OverflowError:
+        raise ValueError(f"{text} is beyond binary64") from None
     special = not math.isfinite(number) or (number == 0 and math.copysign(1, number) < 0)
     return number if special else Fraction(number)

@@ -281,6 +281,8 @@ def read_result(path: str) -> Result:
             document = json.load(stream)
     except OSError as error:
         raise InputError([_problem(f"cannot be read: {error.strerror}", path)]) from error
+    except RecursionError as error:
+        raise InputError([_problem("is nested too deeply", path)]) from error
     except ValueError as error:
         raise InputError([_problem(f"is no JSON: {error}", path)]) from error
     return from_json(document, path)

@@ -138,3 +138,60 @@ def test_transforms_apply_in_order_each_to_the_result_of_those_before(tmp_path: 
 
 def test_equal_input_gives_equal_results(tmp_path: Path) -> None:
     assert lint(tmp_path, SPLIT + DROP) == lint(tmp_path, SPLIT + DROP)
+
+
+SUMS = """schema = 1
+[graph]
+name = "sums"
+symbols = {{ M = [1, 4096], K = {K} }}
+batch = "M"
+text = '''
+x: f32[M, K]
+y: f32 = sum(x{part}, axis=1) acc f32 {schedule}
+'''
+[[transform]]
+rule = "{rule}"
+at = ["y"]
+{given}
+branch = true
+"""
+
+
+def sums(folder: Path, **facts: str) -> Result:
+    given = {"K": "1024", "part": "", "schedule": "seq", "rule": "change-schedule", **facts}
+    path = folder / "plan.toml"
+    path.write_text(SUMS.format(**given), encoding="utf-8")
+    return lint_plans([str(path)], today=TODAY)
+
+
+def test_a_sum_along_a_part_of_an_axis_is_judged_at_the_true_size(tmp_path: Path) -> None:
+    given = 'schedule = "pairwise"'
+    (step,) = sums(tmp_path, part="[:, 0:K//2]", given=given).steps
+    assert step.change == "reassociation"
+
+
+def test_the_ends_of_a_range_are_judged_too(tmp_path: Path) -> None:
+    facts = {"K": "{ range = [1, 8192], typical = 64 }", "given": 'schedule = "pairwise(64)"'}
+    (step,) = sums(tmp_path, **facts).steps
+    assert step.change == "reassociation"
+
+
+def test_a_schedule_that_cannot_be_leaves_the_other_steps(tmp_path: Path) -> None:
+    result = sums(tmp_path, given='schedule = "tree(((0, 1), 2))"')
+    (step,) = result.steps
+    assert step.change == "unknown"
+    assert "it has 3 leaves, and there are 1024 elements" in step.notes[0]
+
+
+def test_equal_regions_keep_their_own_promises(tmp_path: Path) -> None:
+    text = SUMS.format(
+        K=1024, part="", schedule="split(4)", rule="fixed-order-merge", given=""
+    ).replace("'''\n[[", "z: f32 = sum(x, axis=1) acc f32 split(max(1, M // 1024))\n'''\n[[")
+    path = tmp_path / "plan.toml"
+    path.write_text(text + text[text.index("[[") :].replace('"y"', '"z"'), encoding="utf-8")
+    one, two = lint_plans([str(path)], today=TODAY).steps
+    assert one.promises["batch_invariant"].after is True
+    assert two.promises["batch_invariant"].after is False
+    assert two.promises["batch_invariant"].cause == (
+        "split(max(1, M // 1024)) takes 4 values over M in [1, 4096]"
+    )

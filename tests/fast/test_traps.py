@@ -207,3 +207,14 @@ def test_a_sum_of_nothing_is_zero_and_a_maximum_of_nothing_minus_infinity() -> N
     before = head + "y: f32 = sum(x[:, 0:0]) acc f32 seq\nz: f32 = exp(max(x[:, 2:2]))"
     after = head + "y: f32 = sum(x[:, 4:4]) acc f32 pairwise\nz: f32 = exp(max(x[:, 1:1])) + 0"
     assert judged(before, after).change == Change.BITWISE
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("abs(x)", "x"), ("select(x == 0, 1, x)", "x"), ("x < 0", "x <= 0"), ("abs(x)", "-x")],
+)
+@pytest.mark.parametrize("name", ["a", "b", "h", "q", "x", "z"])
+def test_one_element_is_enough_to_see_a_sign(before: str, after: str, name: str) -> None:
+    text = f"{name}: f32[1]\ny: f32 = "
+    pair = [text + side.replace("x", name) for side in (before, after)]
+    assert judged(*pair).change != Change.BITWISE

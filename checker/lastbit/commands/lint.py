@@ -73,7 +73,9 @@ def _date(_: click.Context, __: click.Parameter, given: str | None) -> date:
     callback=_codes,
     help="Drop findings of this code or family; repeatable.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of every draw.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every draw."
+)
 @click.option(
     "--today",
     metavar="YYYY-MM-DD",

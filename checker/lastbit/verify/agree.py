@@ -15,6 +15,8 @@ from lastbit.interpret.policy import Policy
 from lastbit.interpret.residues import FIELDS
 
 COMPARISONS = ("less", "less_equal", "equal", "sign")
+SIGNED = ("abs", "select", "sqrt", "rsqrt")
+ENOUGH = 40  # elements of each result to be seen where a sign, drawn at random, decides
 MOST_DRAWS = 12  # draws after which a comparison without a defined element is given up
 
 
@@ -59,8 +61,15 @@ def agree(
         isinstance(node, Map) and node.fn in COMPARISONS
         for node in topological([*before.results, *after.results])
     )
+    signs = compares or any(
+        isinstance(node, Map) and node.fn in SIGNED
+        for node in topological([*before.results, *after.results])
+    )
+    least = ENOUGH * max(len(before.outputs), 1) if signs else 1
+    draws = max(draws, len(FIELDS)) if signs else draws
+    most = max(MOST_DRAWS, ENOUGH) if signs else MOST_DRAWS
     elements = done = 0
-    for draw in range(MOST_DRAWS):
+    for draw in range(most):
         domain = FieldDomain(FIELDS[draw % len(FIELDS)], seed + draw, compares)
         known: dict[bytes, Residue] = {}
         with np.errstate(over="ignore"):
@@ -74,9 +83,9 @@ def agree(
             counts.append(compared)
         elements += sum(counts)
         done += all(counts)
-        if done >= draws:
+        if done >= draws and elements >= least:
             return Agreement(True, False, draw + 1, elements)
-    return Agreement(False, True, MOST_DRAWS, elements)
+    return Agreement(False, True, most, elements)
 
 
 def _same(x: Residue, y: Residue) -> tuple[bool, int]:

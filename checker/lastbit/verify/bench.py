@@ -34,11 +34,13 @@ class Bench:
         plan: the plan.
         axes: what is known of each size symbol.
         true: the sizes at which the plan is meant.
+        literals: the sizes that the program writes as numbers.
     """
 
     plan: Plan
     axes: dict[str, Axis] = field(init=False)
     true: Instance = field(init=False)
+    literals: frozenset[int] = field(init=False)
     # At each set of sizes the definitions before the first transform, the second, and so on.
     _states: dict[tuple[object, ...], list[Definitions]] = field(init=False, default_factory=dict)
     _numbers: dict[str, int] = field(init=False, default_factory=dict)
@@ -49,7 +51,16 @@ class Bench:
     def __post_init__(self) -> None:
         sizes = {name: span.typical for name, span in self.plan.symbols.items()}
         self.true = Instance(sizes, dict.fromkeys(sizes, Fraction(1)), "true")
-        self.axes = {name: Axis(size) for name, size in sizes.items()}
+        self.axes = {
+            name: Axis(span.typical, ends=() if span.fixed else (span.low, span.high))
+            for name, span in self.plan.symbols.items()
+        }
+        self.literals = frozenset(
+            dim.evaluate({})
+            for st in self.plan.program.statements
+            for dim in st.dims or ()
+            if not dim.symbols
+        )
         self._numbers.update((t.id, i) for i, t in enumerate(self.plan.transforms))
         program = self._base(self.true)
         for node in program.nodes.values():

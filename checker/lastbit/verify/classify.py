@@ -158,7 +158,7 @@ def classify(
             return Verdict(change, by, sizes, field_.draws, found, detail)
         if doubtful == Policy.BITS:
             break
-        if certain and doubtful != Policy.ROUND:
+        if (certain and doubtful != Policy.ROUND) or not tried:
             break
         agreed, sampled = doubtful, True
     if proof := exhausted([case.region for case in cases]):

@@ -121,7 +121,13 @@ class Decider:
         return self.bench.plan
 
     def decide(self, task: Task) -> Judged:
-        """Return what a transform does."""
+        """Return what a transform does; what cannot be evaluated is unknown, and says why."""
+        try:
+            return self._decide(task)
+        except LastbitError as error:
+            return Judged(task.title, Change.UNKNOWN, task.region.outputs, notes=(str(error),))
+
+    def _decide(self, task: Task) -> Judged:
         number, whole, variants = task.number, task.region, task.variants
         self._regions_of = {(True, *self.bench.true.sizes.values(), "None", 0): whole}
         worst: Verdict | None = None
@@ -203,8 +209,11 @@ class Decider:
         whole = task.region
         region = self._region(task.number, self.bench.true, None, extend) if extend else whole
         lengths = {n.length for n in _nodes(region or whole) if isinstance(n, Reduce)}
+        part = lengths - {axis.true for axis in task.axes.values()}
+        if part:  # a sum along a part of an axis: any longer axis may be the one
+            lengths |= {a.true for a in task.axes.values() if a.true > min(part)}
         axes = {name: axis.within(lengths) for name, axis in task.axes.items()}
-        self.small = instances(axes)
+        self.small = instances(axes, self.bench.literals)
         self.witnesses = witness_instances(axes)
 
     def _classify(self, task: Task, parameters: Mapping[str, Value]) -> tuple[Verdict, int]:

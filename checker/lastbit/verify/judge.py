@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -11,13 +12,14 @@ from lastbit.change import Change
 from lastbit.graph import Input, Node, substitute
 from lastbit.plan_model import Plan, Transform
 from lastbit.rule import RejectedError, Site
-from lastbit.schedule import symbols
+from lastbit.schedule import Schedule, bind, symbols
 from lastbit.verify.bench import Bench
 from lastbit.verify.decide import Decider, Judged, Task
 from lastbit.verify.promises import Varying
 from lastbit.verify.region import Region, region_of
 from lastbit.verify.rename import rename_entry, rename_text, rename_witness
 
+MOST_VALUES = 2048  # sizes of a range at which a schedule is evaluated
 FEW_TASKS = 4  # tasks that are not worth another process
 
 Key = tuple[object, ...]
@@ -71,10 +73,17 @@ class Judge:
             for symbol in sorted(symbols(st.schedule)):
                 span = self.plan.symbols[symbol]
                 if not span.fixed:
-                    count = span.high - span.low + 1
+                    count = self._values(st.schedule, symbol)
                     found.append(Varying(str(st.schedule), symbol, count, span.low, span.high))
             out[st.name] = tuple(found)
         return out
+
+    def _values(self, schedule: Schedule, symbol: str) -> int:
+        """Return the number of different schedules over the range of a symbol."""
+        span, sizes = self.plan.symbols[symbol], self.plan.sizes()
+        step = max(1, (span.high - span.low) // MOST_VALUES)
+        tried = {*range(span.low, span.high + 1, step), span.high}
+        return len({str(bind(schedule, {**sizes, symbol: size})) for size in tried})
 
     def _survey(self, number: int, transform: Transform) -> Task | Judged:
         """Apply a transform at the plan's sizes; learn how it cuts the axes."""
@@ -123,7 +132,8 @@ class Judge:
         nodes = substitute(roots, new)
         drawn = tuple(repr(self.plan.inputs.get(node.name)) for node in region.inputs)
         rule = task.transform.rule.code
-        return (*(nodes[root.key].key for root in roots), rule, repr(task.variants), drawn)
+        facts = repr((task.variants, task.varying))
+        return (*(nodes[root.key].key for root in roots), rule, facts, drawn)
 
     def _decided(self, tasks: Sequence[Task]) -> Iterator[Judged]:
         """Yield the verdict on each task, in order."""
@@ -145,7 +155,11 @@ def _decide_forked(number: int) -> Judged:
     decider, tasks = _forked
     assert isinstance(decider, Decider)
     assert isinstance(tasks, Sequence)
-    return decider.decide(tasks[number])
+    try:
+        return decider.decide(tasks[number])
+    except Exception:
+        # Not every exception survives the way back; its text does.
+        raise RuntimeError(traceback.format_exc()) from None
 
 
 def _can_fork() -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 LARGEST_COUNT = 16  # of pieces that a small size is made to divide into
@@ -32,6 +32,7 @@ class Axis:
         lengths: the block lengths that rules and schedules cut it into.
         counts: the numbers of pieces it is cut into.
         own: whether the transform itself cuts it.
+        ends: the smallest and the largest size of its range, where it has one.
         kept: the lengths and counts by which earlier transforms cut it that stay in the program;
             they must fit whatever the region.
     """
@@ -41,12 +42,13 @@ class Axis:
     lengths: set[int] = field(default_factory=set)
     counts: set[int] = field(default_factory=set)
     own: bool = False
+    ends: tuple[int, ...] = ()
     kept: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
 
     def copy(self) -> Axis:
         """Return an axis that can be cut without cutting this one."""
         kept = set(self.kept[0]), set(self.kept[1])
-        return Axis(self.true, self.reduced, set(self.lengths), set(self.counts), self.own, kept)
+        return replace(self, lengths=set(self.lengths), counts=set(self.counts), kept=kept)
 
     def reduced_in(self, lengths: Collection[int]) -> bool:
         """Return whether sums of these true lengths run along the axis, or along its blocks."""
@@ -57,7 +59,7 @@ class Axis:
         reduced = self.reduced_in(lengths)
         cuts = self.lengths if reduced or self.own else self.kept[0]
         counts = self.counts if reduced else self.kept[1]
-        return Axis(self.true, reduced, set(cuts), set(counts), self.own, self.kept)
+        return replace(self, reduced=reduced, lengths=set(cuts), counts=set(counts))
 
     @property
     def cut(self) -> bool:
@@ -103,17 +105,23 @@ class Instance:
     purpose: str
 
 
-def instances(axes: Mapping[str, Axis]) -> list[Instance]:
-    """Return the sizes at which to judge: small ones, then true ones."""
-    out = [_small(axes, variant) for variant in (0, 1)]
+def instances(axes: Mapping[str, Axis], avoid: Collection[int] = ()) -> list[Instance]:
+    """Return the sizes at which to judge: small ones, then true ones.
+
+    Args:
+        axes: the axes.
+        avoid: sizes that no symbol gets, since the program writes them as numbers.
+    """
+    out = [_small(axes, variant, avoid) for variant in (0, 1)]
     small = out[1]
-    for name, axis in axes.items():
-        if not axis.reduced or axis.true == small.sizes[name]:
+    ends = [(name, size) for name, axis in axes.items() for size in (axis.true, *axis.ends)]
+    for name, size in ends:
+        if not axes[name].reduced or size == small.sizes[name]:
             continue
         sizes, factors = {}, {}
         for other, info in axes.items():
             if other == name:
-                sizes[other], factors[other] = min(axis.true, LARGEST_TRUE), Fraction(1)
+                sizes[other], factors[other] = min(size, LARGEST_TRUE), Fraction(1)
             elif info.cut:
                 sizes[other], factors[other] = info.sized(2, 1, 2)
             else:
@@ -135,13 +143,19 @@ def witness_instances(axes: Mapping[str, Axis]) -> list[Instance]:
             else:
                 sizes[name], factors[name] = min(axis.true, 1), Fraction(1)
         out.append(Instance(sizes, factors, "witness"))
+    smallest = out[0]
+    for name, axis in axes.items():
+        if axis.reduced and axis.ends:  # what agrees at the typical size may differ above it
+            size = min(max(axis.ends), 2 * axis.true + 1)
+            sizes = {**smallest.sizes, name: size}
+            out.append(Instance(sizes, {**smallest.factors, name: Fraction(1)}, "witness"))
     return _unique(out)
 
 
-def _small(axes: Mapping[str, Axis], variant: int) -> Instance:
+def _small(axes: Mapping[str, Axis], variant: int, avoid: Collection[int]) -> Instance:
     """Return small sizes, a different one for each symbol."""
     block, blocks = ((3, 4), (2, 5))[variant]
-    taken: set[int] = set()
+    taken: set[int] = set(avoid)
     sizes, factors = {}, {}
     for name, axis in axes.items():
         bases = _REDUCED[variant] if axis.cut else _PARALLEL[variant]
