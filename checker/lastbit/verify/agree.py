@@ -44,6 +44,7 @@ def agree(
     draws: int = 2,
     seed: int = 0,
     tick: Callable[[], None] | None = None,
+    trees: bool = False,
 ) -> Agreement:
     """Compare the results of two graphs in the field, in the order of their outputs.
 
@@ -54,6 +55,7 @@ def agree(
         draws: draws in which some element of each output must be defined.
         seed: selects the draws.
         tick: called before each node; may raise to stop.
+        trees: whether only the trees of sums are in question; signs were seen at other sizes.
     """
     if before.key() == after.key():
         return Agreement(True, False, 0, 0)
@@ -61,9 +63,12 @@ def agree(
         isinstance(node, Map) and node.fn in COMPARISONS
         for node in topological([*before.results, *after.results])
     )
-    signs = compares or any(
-        isinstance(node, Map) and node.fn in SIGNED
-        for node in topological([*before.results, *after.results])
+    signs = not trees and (
+        compares
+        or any(
+            isinstance(node, Map) and node.fn in SIGNED
+            for node in topological([*before.results, *after.results])
+        )
     )
     least = ENOUGH * max(len(before.outputs), 1) if signs else 1
     draws = max(draws, len(FIELDS)) if signs else draws

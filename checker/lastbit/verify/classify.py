@@ -99,7 +99,7 @@ class _Field:
         return last
 
     def _agree(self, before: Graph, after: Graph, policy: Policy, true: bool) -> Agreement:
-        found = agree(before, after, policy, 1 if true else 2, self.seed, self.tick)
+        found = agree(before, after, policy, 1 if true else 2, self.seed, self.tick, true)
         self.draws += found.draws
         return found
 
