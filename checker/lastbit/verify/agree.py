@@ -71,7 +71,7 @@ def agree(
         )
     )
     least = ENOUGH * max(len(before.outputs), 1) if signs else 1
-    draws = max(draws, len(FIELDS)) if signs else draws
+    draws = max(draws, 3) if signs else draws
     most = max(MOST_DRAWS, ENOUGH) if signs else MOST_DRAWS
     elements = done = 0
     for draw in range(most):
