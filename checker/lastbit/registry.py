@@ -57,12 +57,24 @@ def load_rules(package: str = "lastbit.rules") -> Mapping[str, Rewrite]:
     return dict(sorted(rules.items()))
 
 
+def _by_code(code: str) -> Rewrite | None:
+    """Return the rule whose file is named after a code, without reading the other files."""
+    root = importlib.import_module("lastbit.rules")
+    for info in pkgutil.iter_modules(root.__path__):
+        if info.name.split("_", 1)[0] == code.lower():
+            rule = getattr(importlib.import_module(f"lastbit.rules.{info.name}"), "RULE", None)
+            return rule if isinstance(rule, Rewrite) and rule.code.lower() == code.lower() else None
+    return None
+
+
 def find_rule(name: str) -> Rewrite:
     """Return the rule with a code or a name.
 
     Raises:
         InputError: there is none; the text names the nearest.
     """
+    if (rule := _by_code(name)) is not None:
+        return rule
     rules = load_rules()
     for rule in rules.values():
         if name in (rule.name, rule.code, rule.code.lower()):

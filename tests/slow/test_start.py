@@ -1,24 +1,12 @@
-"""What a person types to look around answers in less than 0.2 s."""
+"""What a command imports: `lint` does without torch."""
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["rules"], ["explain", "RED201"]])
-def test_the_command_answers_at_once(arguments):
-    command = [sys.executable, "-m", "lastbit", *arguments]
-    times = []
-    for _ in range(9):  # the best of nine: the question is lastbit's work, not the machine's load
-        start = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.2
 
 
 def test_lint_never_imports_torch():
