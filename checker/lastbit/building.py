@@ -198,11 +198,13 @@ class _Builder:
             return self._round(tree)
         if name == "opaque":
             return self._opaque(tree)
-        axis = -1
+        known = ("axis", "nth") if name in COMPOSITES and COMPOSITES[name].nth else ("axis",)
+        given: dict[str | None, int] = {"axis": -1, "nth": 1}
         for keyword in tree.keywords:
-            if keyword.arg != "axis":
+            if keyword.arg not in known:
                 raise StatementError(f"{name} has no argument {keyword.arg!r}", "", tree.col_offset)
-            axis = self._integer(keyword.value)
+            given[keyword.arg] = self._integer(keyword.value)
+        axis = given["axis"]
         if name in ELEMENTWISE:
             self._arity(name, tree, ELEMENTWISE[name][0])
             return apply(FUNCTION.get(name, name), *(self._node(arg) for arg in tree.args))
@@ -223,7 +225,7 @@ class _Builder:
             raise StatementError(
                 f"{name} is given {min(sizes)}", "Give each number.", tree.col_offset
             )
-        return op.build(Call(xs, sizes, axis, self.schedule, self.st.acc))
+        return op.build(Call(xs, sizes, axis, self.schedule, self.st.acc, given["nth"]))
 
     def _arity(self, name: str, tree: ast.Call, want: int | None, given: int | None = None) -> None:
         given = len(tree.args) if given is None else given

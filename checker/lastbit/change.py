@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from lastbit.errors import LastbitError, did_you_mean
+
 _ORDER = ("bitwise", "reassociation", "rounding", "grid", "math", "unknown")
+
+
+class UnknownChangeError(LastbitError, ValueError):
+    """A word that is no kind of change.
+
+    Attributes:
+        word: the word.
+    """
+
+    def __init__(self, word: object) -> None:
+        self.word = word
+        super().__init__(f"unknown kind of change {word!r}. {did_you_mean(str(word), _ORDER)}")
 
 
 class Change(StrEnum):
@@ -22,6 +36,10 @@ class Change(StrEnum):
     GRID = "grid"
     MATH = "math"
     UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Change:
+        raise UnknownChangeError(value)
 
     @property
     def rank(self) -> int:

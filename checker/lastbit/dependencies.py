@@ -50,7 +50,7 @@ def _words(name: str, call: ast.Call) -> list[ast.expr]:
     """Return the arguments of a call that are no values: integers, and words of a rounding."""
     words = call.args[1:] if name == "round" else []
     if name in COMPOSITES and COMPOSITES[name].integers:
-        return [*words, *call.args[1:]]
+        words = call.args[COMPOSITES[name].arity or 0 :]
     return [*words, *(keyword.value for keyword in call.keywords)]
 
 

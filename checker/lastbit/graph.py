@@ -5,7 +5,8 @@ Five kinds of node; nothing rounds unless a node says so:
 - `Input` and `Const` are where values come from;
 - `Map` is an elementwise function with its exact real meaning;
 - `Round` is the only place where a real number becomes a value of a format;
-- `Reduce` is a sum, maximum or minimum along one axis, with the tree that evaluates it;
+- `Reduce` is a sum, maximum, minimum or choice (`lastbit.choices`) along one axis, with the tree
+  that evaluates a sum;
 - `View` moves values and computes nothing.
 
 A `Reduce` keeps its axis with size 1; the arguments of a `Map` broadcast as in numpy.
@@ -109,7 +110,7 @@ class Round(Node):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reduce(Node):
-    """A sum, maximum or minimum along `axis`, which stays with size 1.
+    """A sum, maximum, minimum or choice along `axis`, which stays with size 1.
 
     A sum whose `acc` is None is exact; else `schedule` is its tree and `acc` the rounding
     of each addition at the tree's root level.
@@ -297,7 +298,7 @@ def native_rounding(node: Node) -> Rounding | None:
             return rounding
         case Reduce(op="sum", acc=acc):
             return acc
-        case Reduce(op="max" | "min", x=x):
+        case Reduce(op=op, x=x) if op.split()[0] in ("max", "min"):
             return native_rounding(x)
         case Map(fn="abs" | "neg", xs=(x,)):
             inner = native_rounding(x)

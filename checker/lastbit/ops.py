@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from lastbit.choices import Choice, Ties
 from lastbit.graph import Const, Node, Reduce, ShapeError, apply, broadcast, matmul
 from lastbit.graph import concat as concat_nodes
 from lastbit.graph import reshape as reshape_node
@@ -70,6 +71,7 @@ class Call:
     Attributes:
         xs: positional nodes.
         sizes: positional and keyword integers (`axis`, sizes of a shape, an order of axes).
+        nth: the place that `nth=2` asks for, from 1.
         schedule: the tree that the statement gives to its sums, or None for an exact sum.
         acc: the rounding of that tree's additions.
     """
@@ -79,6 +81,7 @@ class Call:
     axis: int = -1
     schedule: Schedule | None = None
     acc: Rounding | None = None
+    nth: int = 1
 
     def sum(self, x: Node) -> Node:
         """Return the sum of `x` along the call's axis, as the statement schedules it."""
@@ -99,12 +102,14 @@ class Composite:
         meaning: one line for the list of operators.
         build: makes the node.
         integers: whether plain integers follow the nodes (sizes or axes).
+        nth: whether it takes `nth=2`, for the second choice.
     """
 
     arity: int | None
     meaning: str
     build: Callable[[Call], Node]
     integers: bool = False
+    nth: bool = False
 
 
 def _softmax(call: Call) -> Node:
@@ -130,6 +135,36 @@ def _transpose(call: Call) -> Node:
     return transpose_node(call.xs[0], order)
 
 
+def _size(call: Call) -> Node:
+    if len(call.sizes) != 1:
+        raise ShapeError("size needs one number: size(K).")
+    return Const(Fraction(call.sizes[0]))
+
+
+def _chosen(ties: Ties | None) -> Callable[[Call], Node]:
+    """Return what makes one choice along the axis."""
+    return lambda call: _choice(call, ties, call.nth)
+
+
+def _choices(ties: Ties | None) -> Callable[[Call], Node]:
+    """Return what makes the first k choices along the axis, one after the other."""
+
+    def build(call: Call) -> Node:
+        if len(call.sizes) != 1:
+            raise ShapeError("the number of choices is missing: topk(x, 8).")
+        parts = (_choice(call, ties, nth) for nth in range(1, max(call.sizes[0], 1) + 1))
+        return concat_nodes(parts, call.axis)
+
+    return build
+
+
+def _choice(call: Call, ties: Ties | None, nth: int) -> Node:
+    count = call.xs[0].shape[call.axis]
+    if not 1 <= nth <= count:
+        raise ShapeError(f"of {count} elements along an axis none is in place {nth}.")
+    return Reduce(Choice(ties, nth).op, call.xs[0], call.axis)
+
+
 COMPOSITES: dict[str, Composite] = {
     "sum": Composite(1, "the sum along axis, by the statement's schedule", lambda c: c.sum(*c.xs)),
     "mean": Composite(
@@ -142,12 +177,44 @@ COMPOSITES: dict[str, Composite] = {
         "the largest magnitude along axis",
         lambda c: Reduce("max", apply("abs", *c.xs), c.axis),
     ),
-    "max": Composite(1, "the maximum along axis", lambda c: Reduce("max", c.xs[0], c.axis)),
+    "max": Composite(
+        1,
+        "the maximum along axis; with nth=2 the second largest",
+        lambda c: Reduce("max", c.xs[0], c.axis) if c.nth == 1 else _choice(c, None, c.nth),
+        nth=True,
+    ),
     "min": Composite(1, "the minimum along axis", lambda c: Reduce("min", c.xs[0], c.axis)),
     "matmul": Composite(
         2,
         "the product of [M, K] and [K, N], by the statement's schedule",
         lambda c: matmul(c.xs[0], c.xs[1], c.schedule, c.acc),
+    ),
+    "argmax": Composite(
+        1,
+        "the index of the maximum along axis, of equal elements that of any; also with nth=2",
+        _chosen("any"),
+        nth=True,
+    ),
+    "argmax_first": Composite(
+        1, "the index along axis, of equal elements the lowest", _chosen("first"), nth=True
+    ),
+    "argmax_last": Composite(
+        1, "the index along axis, of equal elements the highest", _chosen("last"), nth=True
+    ),
+    "topk": Composite(
+        1, "the k largest along axis, in order: topk(x, 8)", _choices(None), integers=True
+    ),
+    "topk_indices": Composite(
+        1,
+        "their indices along axis, of equal elements in any order",
+        _choices("any"),
+        integers=True,
+    ),
+    "topk_indices_first": Composite(
+        1,
+        "their indices along axis, of equal elements from the lowest up",
+        _choices("first"),
+        integers=True,
     ),
     "softmax": Composite(1, "exp(x - max x) / sum of these, along axis", _softmax),
     "rms_norm": Composite(3, "x * rsqrt(mean(x^2) + eps) * weight, along axis", _rms_norm),
@@ -164,6 +231,7 @@ COMPOSITES: dict[str, Composite] = {
     "concat": Composite(
         None, "one after the other along axis", lambda c: concat_nodes(c.xs, c.axis)
     ),
+    "size": Composite(0, "a size as a number: sum(x) / size(K)", _size, integers=True),
 }
 
 OPERATORS = tuple(sorted((*ELEMENTWISE, *COMPOSITES, "round")))

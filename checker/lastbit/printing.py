@@ -41,11 +41,12 @@ def print_graph(graph: Graph) -> str:
 
 def print_program(program: Program) -> str:
     """Return the text form of a program, symbols included; it parses back to the same program."""
-    lines = [_statement_text(st) for st in program.statements]
+    lines = [statement_text(st) for st in program.statements]
     return "\n".join((*lines, f"return {', '.join(program.outputs)}")) + "\n"
 
 
-def _statement_text(st: Statement) -> str:
+def statement_text(st: Statement) -> str:
+    """Return the text form of a statement."""
     shape = "" if st.dims is None else f"[{', '.join(map(str, st.dims))}]"
     fmt = "real" if st.rounding is None else st.rounding.format.short
     if st.expr is None:
@@ -174,7 +175,9 @@ class _Printer:
             case Reduce(op=op, x=x, axis=axis):
                 if op == "max" and isinstance(x, Map) and x.fn == "abs" and x.key not in self.names:
                     return f"amax({self._expr(x.xs[0])}, axis={axis})", _ATOM
-                return f"{op}({self._expr(x)}, axis={axis})", _ATOM
+                word, _, nth = op.partition(" ")
+                place = f", nth={nth}" if nth else ""
+                return f"{word}({self._expr(x)}{place}, axis={axis})", _ATOM
             case View():
                 return self._view(node), _ATOM
         raise AssertionError(node)

@@ -19,7 +19,7 @@ from lastbit.errors import InputError, Problem
 from lastbit.formats import FORMATS, Format, format_of
 from lastbit.graph import Graph, Input, native_rounding, topological
 from lastbit.machines import MACHINES
-from lastbit.result import Step, Witness, WitnessInput, hex_of
+from lastbit.result import Region, Step, Witness, WitnessInput, hex_of
 from lastbit.script_lines import Lines
 from lastbit.script_parts import (
     all_names,
@@ -93,7 +93,7 @@ class Side:
         return tuple(name for name in self.needed if name in leaves)
 
 
-def write_script(step: Step, witness: Witness) -> str:
+def write_script(step: Step | Region, witness: Witness) -> str:
     """Return a self-contained Python script that shows the witness of a step.
 
     It prints both results as bits and exits with 0 if they are those of the witness, else with 1.
@@ -228,7 +228,7 @@ def _literal(name: str, given: WitnessInput) -> list[str]:
     return [f"{start.rstrip()}  # {given.format}", *quoted, "    ),"]
 
 
-def _docstring(step: Step) -> str:
+def _docstring(step: Step | Region) -> str:
     title = f"{step.title.rstrip('.')}. " if step.title.strip() else ""
     paragraphs = [
         f"Two results of one input, as bits: {step.label}.",

@@ -626,6 +626,42 @@ def least(terms):
     return functools.reduce(minimum, terms)
 
 
+def order(values, last=False):
+    """Return the places of values from the largest down; NaN first, of equal ones the first."""
+
+    def compare(i, j):
+        a, b = values[i], values[j]
+        if a != a or b != b:
+            return bool(b != b) - bool(a != a)
+        return bool(a < b) - bool(b < a)
+
+    places = range(len(values))
+    return sorted(places[::-1] if last else places, key=functools.cmp_to_key(compare))
+
+
+def chosen(terms, pick):
+    """Return what a function picks from the list of terms at each place."""
+    out = np.empty(terms[0].shape, dtype=object)
+    for place in np.ndindex(*out.shape):
+        out[place] = pick([term[place] for term in terms])
+    return out
+
+
+def index_of_largest(terms, nth, last=False):
+    """Return the index of the nth largest term; of equal ones the first, or the last, is larger."""
+    return chosen(terms, lambda values: Fraction(order(values, last)[nth - 1]))
+
+
+def largest(terms, nth):
+    """Return the nth largest term; -0.0 is below 0."""
+
+    def pick(values):
+        values = sorted(values, key=lambda x: isinstance(x, float) and x == 0)
+        return values[order(values)[nth - 1]]
+
+    return chosen(terms, pick)
+
+
 # Matrix units.
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from lastbit.choices import Choice, choice_of
 from lastbit.formats import Format
 from lastbit.graph import (
     Const,
@@ -130,6 +131,8 @@ class Lines:
 
     def _reduced(self, node: Reduce, whole: Node, xs: Sequence[str]) -> str:
         """Return the expression of a reduction, or of the matrix product around it."""
+        if (choice := choice_of(node.op)) is not None:
+            return _chosen(choice, f"along({xs[0]}, {node.axis})")
         if node.op != "sum":
             helper, empty = EXTREME[node.op]
             return f"{helper}(along({xs[0]}, {node.axis}))" if node.length else _full(node, empty)
@@ -143,6 +146,16 @@ class Lines:
         else:
             terms = slabs[0] if node is whole else f"products({', '.join(xs)})"
         return f"exact_sum({terms})" if node.acc is None else sum_text(self, node, terms)
+
+
+def _chosen(choice: Choice, terms: str) -> str:
+    """Return the expression of a choice among terms."""
+    if choice.ties is None:
+        return f"largest({terms}, {choice.nth})"
+    if choice.ties == "any":
+        raise unsupported("the index of any of several equal elements")
+    last = ", last=True" if choice.ties == "last" else ""
+    return f"index_of_largest({terms}, {choice.nth}{last})"
 
 
 def _full(node: Node, value: str) -> str:

@@ -225,6 +225,15 @@ PROGRAMS = {
         "a: f32[2, 4]\ny: f32 = max(a, axis=0) - min(a, axis=0)\n",
         "a: f32[2, 4]\ny: f32 = maximum(a[0:1, :], a[1:2, :])\n",
     ),
+    "choices": (
+        "a: f32[2, 9]\ny: int32 = topk_indices_first(a, 9, axis=1)\n",
+        "a: f32[2, 9]\ny: int32 = concat(argmax_last(a, axis=1), argmax_last(-a, nth=3, axis=1), "
+        "argmax_first(exp(a), nth=2, axis=1), topk_indices_first(a, 6, axis=1), axis=1)\n",
+    ),
+    "chosen values": (
+        "a: f32[2, 9]\ny: f32 = topk(a, 9, axis=1)\n",
+        "a: f32[2, 9]\ny: f32 = -topk(-a, 9, axis=1)\n",
+    ),
     "nothing to add": (
         "a: f32[2, 4]\ny: f32 = sum(a[:, 0:0], axis=1) acc f32 seq\n",
         "a: f32[2, 4]\ny: f32 = max(a[:, 0:0], axis=1)\n",
@@ -411,6 +420,7 @@ REFUSED = {
     "opaque('topk', x)": "the opaque function 'topk'",
     "round(x, bf16, sr)": "stochastic rounding",
     "sum(x, axis=0) acc f32 any_order": "a sum in any order, which has a set of results",
+    "argmax(x, axis=0)": "the index of any of several equal elements",
     "sum(x, axis=0) acc f32 fused(16, hopper)": (
         "a step of a matrix unit over terms that are no products"
     ),

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from lastbit.choices import choice_of
 from lastbit.graph import Const, Input, View
+from lastbit.interpret.chosen import Chosen
 from lastbit.interpret.decide import rounded
 from lastbit.interpret.exact import OpaqueError
 from lastbit.interpret.folded import Folded
@@ -32,7 +34,7 @@ class ArrayDomain:
 
     Args:
         inputs: for each input a float64 array of its shape, of values of its format.
-        seed: chooses the order of sums in any order.
+        seed: chooses the order of sums in any order, and of equal elements.
 
     Attributes:
         notes: what a reader of the results must know, in words.
@@ -82,7 +84,12 @@ class ArrayDomain:
         return Mapped("clamp", (x, Fixed(fmt.min_finite), Fixed(fmt.max_finite)))
 
     def extreme(self, op: str, x: Tensor, axis: int) -> Tensor:
-        """Return the maximum or minimum along an axis."""
+        """Return the maximum, minimum or choice along an axis."""
+        if (choice := choice_of(op)) is not None:
+            if choice.ties == "any":
+                note = "of equal elements one was chosen in an order drawn with seed"
+                self.notes.add(f"{note} {self.seed}")
+            return Chosen(choice, x, axis, self.seed)
         return Folded(op, x, axis)
 
     def total(self, x: Tensor, axis: int) -> Tensor:

@@ -48,7 +48,7 @@ class Domain(Protocol[T, S]):
         """Return x limited to the finite range of a saturating format, not rounded."""
 
     def extreme(self, op: str, x: T, axis: int) -> T:
-        """Return the maximum or minimum along an axis."""
+        """Return the maximum, minimum or choice (`lastbit.choices`) along an axis."""
 
     def total(self, x: T, axis: int) -> T:
         """Return the exact sum along an axis."""

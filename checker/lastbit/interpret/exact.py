@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lastbit.choices import Choice, choice_of, ranked
 from lastbit.errors import LastbitError
 from lastbit.formats import Exact, Format
 from lastbit.graph import Const, Input, View
 from lastbit.interpret.views import view_array
 from lastbit.machines import Product, product, step, unit_of
-from lastbit.reals import FUNCTIONS, named
+from lastbit.reals import FUNCTIONS, Number, compare, named
 from lastbit.rounding import Rounding, round_exact
 from lastbit.schedule import Fused, Schedule, fold, levels
 
@@ -34,7 +35,7 @@ class OpaqueError(LastbitError):
 
 
 class AnyOrderError(LastbitError):
-    """A sum in any order has a set of results, not one."""
+    """A sum in any order, or an index among equal elements, has a set of results, not one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,14 @@ class ExactDomain:
     Attributes:
         ordinary: whether every rounded value so far was finite, no nonzero one below the
             smallest normal number of its format, and no zero negative.
+        saturated: whether a finite number was beyond the range of its format, and became the
+            largest or the lowest value.
     """
 
     def __init__(self, inputs: Mapping[str, Objects]) -> None:
         self.inputs = inputs
         self.ordinary = True
+        self.saturated = False
 
     def input(self, node: Input) -> Numbers:
         """Return the given values."""
@@ -127,7 +131,13 @@ class ExactDomain:
         return Numbers(elementwise(lambda v: clamp(v, low, high), x.array))
 
     def extreme(self, op: str, x: Numbers, axis: int) -> Numbers:
-        """Return the maximum or minimum along an axis; of nothing, its identity."""
+        """Return the maximum, minimum or choice along an axis; of nothing, its identity.
+
+        Raises:
+            AnyOrderError: of equal elements any may be chosen.
+        """
+        if (choice := choice_of(op)) is not None:
+            return Numbers(chosen(choice, x.array, axis))
         identity = float("-inf") if op == "max" else float("inf")
         return Numbers(_along(FUNCTIONS[op], x.array, axis, identity))
 
@@ -170,6 +180,8 @@ class ExactDomain:
     def rounded(self, array: Objects, rounding: Rounding) -> Objects:
         """Return the elements of an array of numbers, each rounded; note what is not ordinary."""
         out = rounded(array, rounding)
+        if rounding.overflow == "saturate" and not self.saturated:
+            self.saturated = clipped(array, out, rounding)
         if self.ordinary:
             self.ordinary = ordinary(out, rounding.format) and not lost(array, out, rounding)
         return out
@@ -249,6 +261,18 @@ def lost(array: Objects, out: Objects, rounding: Rounding) -> bool:
     return any(not y and (x or not isinstance(x, Fraction)) for x, y in pairs)
 
 
+def clipped(array: Objects, out: Objects, rounding: Rounding) -> bool:
+    """Return whether a number that is rounded lies half an ulp or more beyond the range."""
+    fmt = rounding.format
+    half = Fraction(2) ** fmt.quantum(fmt.emax) / 2
+    low, high = fmt.min_finite, fmt.max_finite
+    return any(
+        (y == high and x >= high + half) or (y == low and x <= low - half)
+        for x, y in zip(array.flat, out.flat, strict=True)
+        if isinstance(x, Fraction) and y in (high, low)
+    )
+
+
 def ordinary(array: Objects, fmt: Format) -> bool:
     """Return whether all values are finite, none is a negative zero or below the normal range."""
     return all(isinstance(v, Fraction) and _normal(v, fmt) for v in array.flat)
@@ -258,6 +282,41 @@ def _normal(v: Fraction, fmt: Format) -> bool:
     n, d = v.numerator, v.denominator
     surely = n.bit_length() - d.bit_length() > fmt.emin  # spares a comparison of rationals
     return surely or not n or abs(v) >= fmt.min_normal
+
+
+def chosen(choice: Choice, array: Objects, axis: int) -> Objects:
+    """Return the element, or the index of the element, that is chosen along an axis.
+
+    Raises:
+        AnyOrderError: of equal elements any may be chosen.
+    """
+    columns = np.moveaxis(array, axis, -1)
+    shape, count = columns.shape[:-1], columns.shape[-1]
+    rows = columns.reshape(-1, count)
+    values = [_chosen_of(choice, row) for row in rows.tolist()]
+    return np.expand_dims(exact_array(values, shape), axis)
+
+
+def _chosen_of(choice: Choice, row: list[Any]) -> Exact:
+    order = ranked(row, compare if choice.ties else _signed, choice.ties or "first")
+    index = order[choice.nth - 1]
+    if choice.ties is None:
+        return cast("Exact", row[index])
+    beside = order[max(choice.nth - 2, 0) : choice.nth + 1]
+    if choice.ties == "any" and any(_alike(row[i], row[index]) for i in beside if i != index):
+        raise AnyOrderError("the index of one of several equal elements is one of a set.")
+    return Fraction(index)
+
+
+def _signed(a: Number, b: Number) -> int:
+    """Compare two numbers; -0 is below 0."""
+    return compare(a, b) or isinstance(b, float) - isinstance(a, float)
+
+
+def _alike(a: Number, b: Number) -> bool:
+    if a != a or b != b:
+        return a != a and b != b
+    return compare(a, b) == 0
 
 
 def _products(x: Numbers) -> Objects:

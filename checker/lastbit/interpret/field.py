@@ -11,6 +11,7 @@ and arguments, so that agreement stays sound:
   every node of its tree (BITS); a step of a matrix unit hashes the multiset of its terms
   (`field_tree`);
 - max is a keyed hash of the set of its arguments, flattened; min is -max(-x) (`field_extreme`);
+- the index of an element is a keyed hash of the sequence of the elements (`field_choices`);
 - erf, sin, cos, floor, and an exponential of something that has no residue modulo q, are
   keyed hashes (`field_maps`, `field_arithmetic`).
 """
@@ -23,10 +24,12 @@ from typing import Any
 
 import numpy as np
 
+from lastbit.choices import choice_of
 from lastbit.formats import Format
 from lastbit.graph import Const, Input, View
 from lastbit.interpret.digits import ZERO, Digits, join
 from lastbit.interpret.field_arithmetic import ADDED
+from lastbit.interpret.field_choices import chosen
 from lastbit.interpret.field_hashes import Hashes, is_odd
 from lastbit.interpret.field_maps import Maps
 from lastbit.interpret.field_tree import tree_sum
@@ -86,7 +89,9 @@ class FieldDomain:
         return self.maps.clamp(x, low, high)
 
     def extreme(self, op: str, x: Residue, axis: int) -> Residue:
-        """Return the maximum or minimum along an axis."""
+        """Return the maximum, minimum or choice along an axis."""
+        if (choice := choice_of(op)) is not None:
+            return chosen(self.hashes, choice, x, axis)
         if op == "min":
             return self.maps.neg(self.extreme("max", self.maps.neg(x), axis))
         return self.maps.maxima.along(x, axis)
@@ -118,8 +123,12 @@ class FieldDomain:
     def _kept(self, p: Words, rounding: Rounding) -> Flags:
         """Return which residues are those of values that the rounding keeps.
 
-        Equal residues are equal numbers: `sqrt(x * x)` is known to be a value of x's format.
+        Equal residues are equal numbers: `sqrt(x * x)` is known to be a value of x's format, and
+        `x / x` is 1, which is a value of every format.
         """
+        if p.size > MOST_KNOWN:
+            return np.zeros((), np.bool_)
+        one: Flags = p == np.uint64(1)
         values = [
             array
             for fmt, arrays in self._known.items()
@@ -127,10 +136,11 @@ class FieldDomain:
             for array in arrays
             if array.size <= MOST_KNOWN
         ]
-        if not values or p.size > MOST_KNOWN:
-            return np.zeros((), np.bool_)
+        if not values:
+            return one
         known = np.concatenate(values)
-        return np.isin(p, known) | np.isin(negative(p, self.field.p), known)
+        out: Flags = one | np.isin(p, known) | np.isin(negative(p, self.field.p), known)
+        return out
 
     # Sums
 
@@ -211,7 +221,10 @@ class FieldDomain:
         q = self.hashes.companion(value)
         if exact.q is not None and exact.p is not None:
             q = np.where(value == exact.p, exact.q, q)
-        return residue(value, q, exact.special, Digits.of_format(rounding.format), x.hint)
+        digits = Digits.of_format(rounding.format)
+        if rounding.format.kind == "integer" and exact.digits and exact.digits.fits(rounding):
+            digits = exact.digits  # nothing was rounded
+        return residue(value, q, exact.special, digits, x.hint)
 
     # Views
 

@@ -57,6 +57,12 @@ class _Tree:
             self._formats[fmt] = rounding, key, Digits.of_format(rounding.format)
         return self._formats[fmt]
 
+    def _added(self, a: Digits | None, b: Digits | None, fmt: str) -> Digits | None:
+        """Return what is known of a sum in an integer format: it is exact, unless too large."""
+        if a is None or b is None or self._format(fmt)[0].format.kind != "integer":
+            return None
+        return a + b
+
 
 Number = tuple[int, Digits | None]
 
@@ -88,7 +94,7 @@ class _ScalarTree(_Tree):
             return self.convert(b, fmt)
         if b[0] == 0:
             return self.convert(a, fmt)
-        return self.convert(((a[0] + b[0]) % self.p, None), fmt)
+        return self.convert(((a[0] + b[0]) % self.p, self._added(a[1], b[1], fmt)), fmt)
 
     def fused(self, acc: Number, terms: list[Number], machine: str, fmt: str) -> Number:
         raise AssertionError("a step of a matrix unit is folded on arrays")
@@ -125,8 +131,8 @@ class _ArrayTree(_Tree):
             return self.convert(b, fmt)
         if not b[0].any():
             return self.convert(a, fmt)
-        _, _, digits = self._format(fmt)
-        out, _ = self.convert(((a[0] + b[0]) % np.uint64(self.p), None), fmt)
+        known = self._added(a[1], b[1], fmt)
+        out, digits = self.convert(((a[0] + b[0]) % np.uint64(self.p), known), fmt)
         out = np.where(a[0] == 0, self.convert(b, fmt)[0], out)
         out = np.where(b[0] == 0, self.convert(a, fmt)[0], out)
         return out, digits

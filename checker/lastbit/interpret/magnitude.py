@@ -7,7 +7,7 @@ The *scale* of a value is
   it is the sum of absolute terms;
 - the product of the scales, for a product; for a quotient a / b, the scale of a divided by |b|,
   times the scale of b divided by |b|;
-- the largest of the scales, for a maximum or a minimum;
+- the largest of the scales, for a maximum or a minimum; of an index, the index;
 - the magnitude of the result plus the slope times what the argument's scale exceeds the argument,
   for any other function: a perturbation of one part in n of the argument's scale then changes the
   result by one part in n of its own scale, to first order.
@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from lastbit.choices import is_index
 from lastbit.graph import Map, Node, Reduce, Round, View, topological
 from lastbit.interpret.array import values_of
 from lastbit.interpret.elementary import elementary
@@ -91,7 +92,7 @@ def _scale(node: Node, found: Mapping[bytes, _Scale], known: Mapping[bytes, Tens
         case View(xs=xs):
             shown = (np.broadcast_to(_full(found[x.key]), x.shape) for x in xs)
             return np.asarray(view_array(node, tuple(shown)))
-        case Reduce(op=op, x=x, axis=axis):
+        case Reduce(op=op, x=x, axis=axis) if not is_index(op):
             scale = found[x.key]
             if op == "sum" and isinstance(scale, _Product):
                 return contract(scale.a, scale.b, axis)

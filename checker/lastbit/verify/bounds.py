@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+from lastbit.choices import is_index
 from lastbit.errors import LastbitError
 from lastbit.formats import Format, format_of
 from lastbit.graph import Const, Input, Map, Node, Reduce, Round, View, topological
@@ -85,6 +86,8 @@ class _Side:
     def _sign(self, node: Node) -> int:
         signs = [self.signs[arg.key] for arg in node.args]
         match node:
+            case Reduce(op=op) if is_index(op):
+                return 1
             case Input(name=name):
                 low, high = self.ranges.get(name, (Fraction(-1), Fraction(1)))
                 return 1 if low >= 0 else -1 if high <= 0 else 0
@@ -109,6 +112,8 @@ class _Side:
     def _is_clean(self, node: Node) -> bool:
         clean = all(self.clean[arg.key] for arg in node.args)
         match node:
+            case Reduce(op=op) if is_index(op):
+                return True
             case Map(fn="add" | "sub") | Reduce(op="sum"):
                 return clean and self.signs[node.key] != 0
             case Map(fn="max") | Reduce(op="max"):
@@ -128,7 +133,9 @@ class _Side:
                 return roundoffs[0] + unit(rounding)
             case Reduce(op="sum", schedule=Schedule() as schedule, acc=Rounding() as acc):
                 return roundoffs[0] + _longest(schedule, node.length, acc)
-            case Reduce():
+            case Reduce(op=op):
+                if is_index(op) and roundoffs[0]:
+                    raise NoBoundError("none is derived for an index of a rounded value")
                 return roundoffs[0]
         assert isinstance(node, Map)
         return self._mapped(node, roundoffs)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from lastbit.choices import choice_of, is_index
 from lastbit.graph import (
     Graph,
     Map,
@@ -41,12 +42,14 @@ from lastbit.verify.laws import (
     digits,
     is_exact,
     merged_view,
+    never_below,
     power_of_two,
     scaled_constant,
     scaled_rounding,
     scaled_sum,
     square_part,
     without_double_rounding,
+    without_root_of_square,
 )
 
 ONE = Fraction(1)
@@ -142,6 +145,8 @@ class _Canonicaliser:
                 return self._extreme(xs[0], node.axis)
             case Reduce(op="min"):
                 return -self._extreme(-xs[0], node.axis)
+            case Reduce(op=op) if choice_of(op) is not None:
+                return self._choice(node, xs[0])
             case View():
                 return self._view(node, xs)
         return Scaled(ONE, node)
@@ -203,8 +208,10 @@ class _Canonicaliser:
         return _scaled(factor, apply("add", a, b))
 
     def _mul(self, x: Scaled, y: Scaled) -> Scaled:
-        """(f*a) * (g*b) = f*g * (a*b); 1 * a = a."""
+        """(f*a) * (g*b) = f*g * (a*b); 1 * a = a; sqrt(a)^2 = a, for it is NaN where a < 0."""
         x, y = self._without_power(x), self._without_power(y)
+        if x.core.key == y.core.key and isinstance(x.core, Map) and x.core.fn == "sqrt":
+            return self._times(x.factor * y.factor, x.core.xs[0])
         out: Node = apply("mul", x.core, y.core)
         for a, b in ((x.core, y.core), (y.core, x.core)):
             if constant(b) == 1 and a.shape == out.shape:
@@ -237,9 +244,15 @@ class _Canonicaliser:
     # Maxima
 
     def _max(self, x: Scaled, y: Scaled) -> Scaled:
-        """max(f*x, f*y) = f * max(x, y) for f > 0; max(x, -x) = |x|, also of maxima of many x."""
+        """max(f*x, f*y) = f * max(x, y) for f > 0; max(x, -x) = |x|, also of maxima of many x.
+
+        A constant that no finite number of the other's format is below does nothing.
+        """
         factor, (a, b) = self._common((x, y), signed=False)
         for one, other in ((a, b), (b, a)):
+            bound = constant(other)
+            if isinstance(bound, Fraction) and never_below(one, bound):
+                return self._times(factor, one)
             opposite, absolute = self._opposites(one)
             if opposite.key == other.key:
                 return self._times(factor, absolute)
@@ -253,6 +266,12 @@ class _Canonicaliser:
         out = Reduce("max", operand, axis)
         self._remember(out, (Reduce("max", part, axis) for part in self._opposites(operand)))
         return Scaled(factor, out)
+
+    def _choice(self, node: Reduce, x: Scaled) -> Scaled:
+        """argmax(f*x) = argmax(x) for f > 0; the second largest of f*x is f times that of x."""
+        operand = self._node(_scaled(x.sign, x.core))
+        out = Reduce(node.op, operand, node.axis)
+        return Scaled(ONE if is_index(node.op) else abs(x.factor), out)
 
     def _remember(self, out: Node, opposites: Iterable[Node]) -> None:
         opposite, absolute = opposites
@@ -333,7 +352,8 @@ class _Canonicaliser:
         raise AssertionError("a factor of 1 can always be pulled out")
 
     def _round(self, x: Scaled, rounding: Rounding) -> Scaled:
-        x = Scaled(x.factor, without_double_rounding(x.core, rounding, self._digits))
+        core = without_root_of_square(x.core, rounding, self._digits)
+        x = Scaled(x.factor, without_double_rounding(core, rounding, self._digits))
         factor, operand, inner = self._pulled(x, lambda f: scaled_rounding(rounding, f))
         out = Round(self._opened(operand, inner), inner)
         if operand.key in self._opposite and scaled_rounding(inner, -ONE) == inner:

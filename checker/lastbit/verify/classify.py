@@ -110,6 +110,11 @@ class _Field:
         return self.canonical[number]
 
 
+def within(cases: Sequence[Case], policy: Policy, seed: int = 0) -> bool:
+    """Return whether the field alone shows that both sides agree under a policy in every case."""
+    return bool(cases) and _Field(cases, seed, None).agrees(policy).equal
+
+
 def classify(
     cases: Sequence[Case],
     witnesses: Iterable[Case],
@@ -136,6 +141,7 @@ def classify(
     if agreed == Policy.BITS:
         same = all(case.region.before.key() == case.region.after.key() for case in cases)
         return Verdict(Change.BITWISE, "law" if same else "field", sizes, field_.draws)
+    proven = agreed
     regions = Kept((case.sizes, in_order(case.region)) for case in witnesses)
     tried = 0
     sampled = False
@@ -152,6 +158,8 @@ def classify(
             found = longer.run(regions, rounds=10 * LONGER)
             tried += longer.ordinary
         if found is not None:
+            agreed, found = _missed(found, agreed, proven)
+            sampled = sampled and agreed != proven
             change = Change.MATH if agreed is None else CHANGE_OF[agreed]
             by = "sampled" if sampled else "field"
             detail = f"no difference found on {tried - found.tried} inputs" if sampled else None
@@ -165,3 +173,19 @@ def classify(
         return Verdict(Change.BITWISE, "exhaustion", sizes, proof)
     detail = f"no difference found on {tried} inputs"
     return Verdict(Change.UNKNOWN, "sampled", sizes, tried, None, detail)
+
+
+def _missed(
+    found: Found, agreed: Policy | None, proven: Policy | None
+) -> tuple[Policy | None, Found]:
+    """Return the strictest policy under which a witness shows no difference, and the witness.
+
+    Between the policy that the field proves and the one of the witness, sampling saw none; the
+    witness is one more sample.
+    """
+    while agreed is not None and agreed != proven:
+        again = Search(agreed).judge(found.region, found.sizes, found.inputs)
+        if again is None:
+            break
+        agreed, found = Policy(agreed - 1) if agreed else None, again
+    return agreed, found

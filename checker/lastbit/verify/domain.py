@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 
 from lastbit.change import Change
+from lastbit.choices import holds_indices
 from lastbit.errors import LastbitError
 from lastbit.formats import NEGATIVE_ZERO, Exact, Format, identical
 from lastbit.graph import Input
-from lastbit.interpret.exact import Objects, exact_array
+from lastbit.interpret.exact import Objects, exact_array, ordinary
 from lastbit.interpret.policy import Policy
 from lastbit.rounding import Rounding, round_exact
 from lastbit.verify.orders import in_order
 from lastbit.verify.region import Region
 from lastbit.verify.witness import Inputs, Run, run
 
+BETWEEN = Fraction(640)  # what scales round to powers of two below
 EMPTY_ROW = "a row of -inf (all masked)"
 
 
@@ -71,10 +73,16 @@ def misbehaviours(regions: Iterable[Region], change: Change) -> list[Misbehaviou
                 both = run(region, inputs, Policy.BITS)
             except LastbitError:
                 continue
+            given = (ordinary(inputs[node.name], node.format) for node in region.inputs)
+            if both.ordinary and all(given):
+                if change < Change.MATH and (clip := _clipped(region, words, inputs, both)):
+                    found.setdefault((clip.kind, clip.side), clip)
+                continue
             for output, x, y in zip(region.outputs, both.before, both.after, strict=True):
+                chosen = holds_indices(region.before.values[output])
                 for index in np.ndindex(*x.shape):
                     old, new = _pair(x, y, index)
-                    verdict = _judge(old, new, words, both, change)
+                    verdict = _judge(old, new, words, both, change, chosen)
                     if verdict is not None and verdict not in found:
                         kind, side = verdict
                         found[verdict] = Misbehaviour(
@@ -83,13 +91,37 @@ def misbehaviours(regions: Iterable[Region], change: Change) -> list[Misbehaviou
     return sorted(found.values(), key=lambda m: (m.side, m.kind))
 
 
+def _clipped(region: Region, words: str, inputs: Inputs, both: Run) -> Misbehaviour | None:
+    """Return where the results differ, if only one side saturates on an ordinary run."""
+    before, after = both.saturated
+    place = both.difference(identical) if before != after else None
+    if place is None:
+        return None
+    output, index = place
+    old, new = both.at(output, index)
+    side = "before" if before else "after"
+    name = region.outputs[output]
+    return Misbehaviour("saturate", side, words, region, inputs, name, index, old, new)
+
+
 def _pair(x: Objects, y: Objects, index: tuple[int, ...]) -> tuple[Any, Any]:
     return x[index], y[index]
 
 
-def _judge(x: Exact, y: Exact, words: str, both: Run, change: Change) -> tuple[str, str] | None:
-    """Return the kind of a difference and the side that misbehaves, or None."""
-    if identical(x, y) or both.ordinary:
+def _judge(
+    x: Exact, y: Exact, words: str, both: Run, change: Change, chosen: bool
+) -> tuple[str, str] | None:
+    """Return the kind of a difference and the side that misbehaves, or None.
+
+    Args:
+        x: a value of the result before.
+        y: the value afterwards.
+        words: the class of inputs.
+        both: the runs.
+        change: the kind of change on ordinary runs.
+        chosen: whether the values are indices, of which 0 is one like any other.
+    """
+    if identical(x, y):
         return None
     sides = (("before", x, y), ("after", y, x))
     for side, bad, good in sides:
@@ -105,7 +137,7 @@ def _judge(x: Exact, y: Exact, words: str, both: Run, change: Change) -> tuple[s
     if "inf" in words or "NaN" in words:
         return None
     for side, bad, good in sides:
-        if bad == 0 and good != 0:
+        if bad == 0 and good != 0 and not chosen:
             return "flush", side
     if change == Change.BITWISE:
         return "flush", "after" if both.ordinary_before else "before"
@@ -146,6 +178,9 @@ def _special_values(fmt: Format) -> Iterator[tuple[str, Exact]]:
         if fmt.max_finite > large:
             yield "large values", large
             yield "large negative values", -large
+        # 1.25 x 2^9: a scale of 1.25 / 0.875 powers of two, which rounds to one and clips.
+        if fmt.max_finite > BETWEEN:
+            yield f"values of {BETWEEN}", BETWEEN
     yield "the largest finite values", fmt.max_finite
     if fmt.signed:
         yield "the lowest finite values", fmt.min_finite
@@ -174,6 +209,7 @@ _ALL: tuple[tuple[str, Any], ...] = (
     ("tiny values", _tiny),
     ("huge values", _huge),
     ("the largest finite values", lambda fmt: fmt.max_finite),
+    ("-inf", lambda fmt: -math.inf if fmt.has_inf else Fraction(1)),
 )
 
 

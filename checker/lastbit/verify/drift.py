@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lastbit.choices import holds_indices
 from lastbit.formats import Format
 from lastbit.graph import Graph, Input, Node, native_rounding, topological
 from lastbit.interpret.array import ArrayDomain, ArrayLimitError, values_of
@@ -124,6 +125,8 @@ class _Pair:
         total: int,
     ) -> Drift:
         """Return the record."""
+        if all(map(holds_indices, self.nodes)):
+            return self._choices(drawn, seed, total)
         count = self.differs.size
         scale = scale_of(self.nodes[0], self.known)
         unit = ulp_at(scale, self.format)
@@ -144,6 +147,26 @@ class _Pair:
             before_error_ulp=errors[0],
             after_error_ulp=errors[1],
             bound=self._bound(scale, same, specs),
+            output=self.name,
+        )
+
+    def _choices(self, drawn: str, seed: int, total: int) -> Drift:
+        """Return the record of indices: how many change; how far apart they are means nothing."""
+        count = self.differs.size
+        worst = np.argwhere(self.differs)
+        return Drift(
+            format=self.format.short,
+            share=self.share,
+            max_ulp=None,
+            max_ulp_at_scale=None,
+            p99_ulp=None,
+            mean_ulp=None,
+            sampled=(count, max(count, total)),
+            inputs=drawn,
+            seed=seed,
+            codes_changed=self.share,
+            worst_index=tuple(map(int, worst[0])) if len(worst) else None,
+            bound=Bound(None, None, "indices have no distance"),
             output=self.name,
         )
 

@@ -12,13 +12,14 @@ from fractions import Fraction
 from itertools import accumulate
 
 from lastbit.formats import Format, scale2
-from lastbit.graph import Const, Input, Map, Node, Reduce, Round, View
+from lastbit.graph import Const, Input, Map, Node, Reduce, Round, View, native_rounding
 from lastbit.interpret.digits import Digits
 from lastbit.machines import unit_of
 from lastbit.rounding import Mode, Rounding
 from lastbit.schedule import Fused, formats, levels
 
 MIRRORED = {Mode.UP: Mode.DOWN, Mode.DOWN: Mode.UP}
+NEAREST = (Mode.NEAREST_EVEN, Mode.NEAREST_AWAY)
 
 # Digits that a rounding in the middle needs, for q digits of operands and result.
 HARMLESS: dict[str, Callable[[int], int]] = {
@@ -144,6 +145,36 @@ def without_double_rounding(x: Node, rounding: Rounding, known: dict[bytes, int 
     return under_views(x, first.x)
 
 
+def without_root_of_square(x: Node, rounding: Rounding, known: dict[bytes, int | None]) -> Node:
+    """Return |a| for x = sqrt(Square(a * a)), where Round(x) = |a|, or x itself.
+
+    Let 1 < a < 2 have p digits, and let Square round to the nearest of p digits or more: it gives
+    a^2 (1 + d) with |d| <= u = 2^-p. The root is off by at most a (|d| + d^2) / 2 <=
+    (2 - 2u) (u + u^2) / 2 < u, half the distance to the next number of p digits, so that Round
+    takes it back to a. For a = 1 nothing is rounded.
+
+    Args:
+        x: what `rounding` rounds.
+        rounding: the last rounding.
+        known: digits of nodes by key, extended; see `digits`.
+    """
+    if not isinstance(x, Map) or x.fn != "sqrt" or rounding.mode not in NEAREST:
+        return x
+    square = x.xs[0]
+    if not isinstance(square, Round) or square.rounding.mode not in NEAREST:
+        return x
+    if square.rounding.format.kind != "float" or square.rounding.overflow == "saturate":
+        return x
+    product = square.x
+    if not isinstance(product, Map) or product.fn != "mul" or rounding.format.kind != "float":
+        return x
+    (a, b), precision = product.xs, rounding.format.precision
+    count = digits(a, known)
+    if a.key != b.key or count is None or count > precision:
+        return x
+    return x if square.rounding.format.precision < precision else Map("abs", (a,))
+
+
 def _contains(first: Rounding, last: Rounding) -> bool:
     """Return whether both are to nearest even, and the first one's exponents contain the last's."""
     wide, narrow = first.format, last.format
@@ -256,6 +287,17 @@ def _slice_of_piece(view: View, joined: View) -> Node:
 
 
 # Constants.
+
+
+def never_below(node: Node, bound: Fraction) -> bool:
+    """Return whether finite values of a node are at least `bound`, by their format."""
+    base = past_views(node)
+    while isinstance(base, Reduce) and base.op == "max":
+        if not base.length:
+            return False  # the maximum of nothing is -inf
+        base = past_views(base.x)
+    rounding = native_rounding(base)
+    return rounding is not None and rounding.format.min_finite >= bound
 
 
 def constant(node: Node) -> Fraction | float | None:

@@ -1,10 +1,12 @@
-"""Give a sum in any order one order, so that it has one result."""
+"""Give a sum in any order one order, and equal elements another, so that there is one result."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from lastbit.choices import Ties, choice_of, is_unordered, with_ties
 from lastbit.graph import Graph, Node, Reduce, topological, with_args
 from lastbit.schedule import (
     AnyOrder,
@@ -20,20 +22,44 @@ from lastbit.verify.region import Region
 
 
 def in_order(region: Region) -> Region:
-    """Return a region in which sums in any order run forwards before, and backwards after.
+    """Return a region in which whatever has no order has one.
 
-    So two graphs whose sums have no order show two results of one set.
+    Sums in any order run forwards before, and backwards after: two graphs whose sums have no order
+    show two results of one set. Where the sums of one side only have none, they run backwards.
+
+    Of equal elements whose order is not promised the last comes first, on both sides; or the first,
+    where one side promises that it is the last.
     """
-    return Region(_ordered(region.before, False), _ordered(region.after, True))
+    sides = region.before, region.after
+    nodes = [node for graph in sides for node in _nodes(graph) if isinstance(node, Reduce)]
+    if not any(_unordered(node) or is_unordered(node.op) for node in nodes):
+        return region
+    choices = [choice_of(node.op) for node in nodes]
+    ties: Ties = "first" if any(c is not None and c.ties == "last" for c in choices) else "last"
+    both = any(map(_unordered, _nodes(region.after)))
+    return Region(_ordered(region.before, not both, ties), _ordered(region.after, True, ties))
 
 
-def _ordered(graph: Graph, backwards: bool) -> Graph:
+def _nodes(graph: Graph) -> Iterator[Node]:
+    return topological(graph.values.values())
+
+
+def _unordered(node: Node) -> bool:
+    return (
+        isinstance(node, Reduce) and node.schedule is not None and not deterministic(node.schedule)
+    )
+
+
+def _ordered(graph: Graph, backwards: bool, ties: Ties) -> Graph:
     out: dict[bytes, Node] = {}
-    for node in topological(graph.values.values()):
+    for node in _nodes(graph):
         new = with_args(node, out)
-        if isinstance(new, Reduce) and new.schedule is not None and not deterministic(new.schedule):
+        if isinstance(new, Reduce) and _unordered(new):
+            assert new.schedule is not None
             schedule = _with_order(new.schedule, _count(new), backwards)
             new = Reduce(new.op, new.x, new.axis, schedule, new.acc)
+        elif isinstance(new, Reduce) and is_unordered(new.op):
+            new = Reduce(with_ties(new.op, ties), new.x, new.axis)
         out[node.key] = new
     return Graph({name: out[node.key] for name, node in graph.values.items()}, graph.outputs)
 

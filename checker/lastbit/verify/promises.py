@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lastbit.choices import is_unordered
 from lastbit.graph import Graph, Input, Reduce, topological
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.field import FieldDomain
@@ -28,6 +29,7 @@ class Varying:
         values: number of values that it takes over the symbol's range.
         low: the smallest size of the symbol.
         high: the largest.
+        cause: what is said of it where the values alone do not say it.
     """
 
     parameter: str
@@ -35,8 +37,11 @@ class Varying:
     values: int
     low: int
     high: int
+    cause: str = ""
 
     def __str__(self) -> str:
+        if self.cause:
+            return self.cause
         span = f"[{self.low}, {self.high}]"
         return f"{self.parameter} takes {self.values} values over {self.symbol} in {span}"
 
@@ -49,6 +54,8 @@ def deterministic_of(graph: Graph) -> Finding:
     for node in topological(graph.results):
         if isinstance(node, Reduce) and node.schedule and not deterministic(node.schedule):
             return False, "partial sums are added in the order in which they arrive"
+        if isinstance(node, Reduce) and is_unordered(node.op):
+            return False, "of equal elements no index is promised"
     return True, None
 
 

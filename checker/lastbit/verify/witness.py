@@ -18,9 +18,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from lastbit.choices import is_index
 from lastbit.errors import LastbitError
 from lastbit.formats import Exact, Format, identical
-from lastbit.graph import Graph, Map, Reduce, topological
+from lastbit.graph import Const, Graph, Map, Reduce, topological
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.exact import ExactDomain, Objects, exact_array, ordinary
 from lastbit.interpret.policy import Policy
@@ -204,12 +205,14 @@ class Run:
         after: result arrays afterwards.
         ordinary_before: whether the run of that side was ordinary.
         ordinary_after: whether the run of that side was ordinary.
+        saturated: whether a number was beyond the range of a format that saturates, by side.
     """
 
     before: Sequence[Objects]
     after: Sequence[Objects]
     ordinary_before: bool
     ordinary_after: bool
+    saturated: tuple[bool, bool] = (False, False)
 
     @property
     def ordinary(self) -> bool:
@@ -237,9 +240,10 @@ def run(region: Region, inputs: Inputs, policy: Policy) -> Run:
         values = evaluate(graph.results, domain, policy)
         shapes = [node.shape for node in graph.results]
         arrays = [np.broadcast_to(v.array, s) for v, s in zip(values, shapes, strict=True)]
-        sides.append((arrays, domain.ordinary))
-    (before, plain), (after, still_plain) = sides
-    return Run(before, after, plain, still_plain)
+        special = any(isinstance(v, float) for array in arrays for v in array.flat)
+        sides.append((arrays, domain.ordinary and not special, domain.saturated))
+    (before, plain, clipped), (after, still_plain, still_clipped) = sides
+    return Run(before, after, plain, still_plain, (clipped, still_clipped))
 
 
 def not_apart(a: Any, b: Any) -> bool:
@@ -277,9 +281,73 @@ def candidates(
             inputs[node.name] = exact_array(held, node.shape)
         if all(ordinary(inputs[node.name], node.format) for node in region.inputs):
             yield inputs
+    if policy == Policy.GRID:
+        yield from _short(region, count, turn)
+    if policy == Policy.REAL:
+        yield from _near_constants(region, count, turn)
+    if any(_orders(graph) for graph in (region.before, region.after)):
+        yield from _crowded(region, rng, count)
+
+
+def _near_constants(region: Region, count: int, turn: int) -> Iterator[Inputs]:
+    """Yield inputs of which one is near a large constant of the graphs, such as a sentinel."""
+    found = {
+        node.value
+        for graph in (region.before, region.after)
+        for node in topological(graph.results)
+        if isinstance(node, Const) and isinstance(node.value, Fraction)
+    }
+    large = sorted(value for value in found if abs(value) > MOST_COUNTED)
+    rng = random.Random(turn)
+    for _ in range(count if large else 0):
+        special = rng.choice(region.inputs)
+        inputs = {}
+        for node in region.inputs:
+            base = rng.choice(large) if node is special else Fraction(0)
+            values = [base + rng.choice(_INTEGERS) for _ in range(math.prod(node.shape))]
+            held = [_held(value, node.format) for value in values]
+            inputs[node.name] = exact_array(held, node.shape)
+        if all(ordinary(inputs[node.name], node.format) for node in region.inputs):
+            yield inputs
+
+
+def _orders(graph: Graph) -> bool:
+    return any(isinstance(n, Reduce) and is_index(n.op) for n in topological(graph.results))
+
+
+def _crowded(region: Region, rng: random.Random, count: int) -> Iterator[Inputs]:
+    """Yield inputs whose elements are few ulp apart: a rounding makes some of them equal."""
+    for number in range(count):
+        inputs = {}
+        for node in region.inputs:
+            middle = _full(node.format, 1, rng) * Fraction(2) ** -rng.choice((0, 0, 4, 6))
+            step = abs(middle) * Fraction(2) ** (1 - (4, 7, node.format.precision)[number % 3])
+            values = [middle + rng.randint(0, 4) * step for _ in range(math.prod(node.shape))]
+            held = [_held(value, node.format) for value in values]
+            inputs[node.name] = exact_array(held, node.shape)
+        if all(ordinary(inputs[node.name], node.format) for node in region.inputs):
+            yield inputs
+
+
+def _short(region: Region, count: int, turn: int) -> Iterator[Inputs]:
+    """Yield inputs of few digits, whose quotients and products lie on midpoints of a grid."""
+    rng = random.Random(turn)
+    for _ in range(count):
+        inputs = {}
+        for node in region.inputs:
+            values = [
+                Fraction(rng.choice(_SHORT), 2 ** rng.randint(0, 4))
+                for _ in range(math.prod(node.shape))
+            ]
+            held = [_held(value, node.format) for value in values]
+            inputs[node.name] = exact_array(held, node.shape)
+        if all(ordinary(inputs[node.name], node.format) for node in region.inputs):
+            yield inputs
 
 
 _INTEGERS = (1, 2, 3, -1, -2, 1, 2, 3, 4, 5, 0)
+MOST_COUNTED = 1000  # constants up to here are reached by spread significands
+_SHORT = (1, 1, 1, 3, 5, 7, -1, -3, 17, 19, 127)  # 7 * 64 and 127 end the grids of 8 bits
 
 
 @lru_cache(maxsize=64)
