@@ -58,11 +58,12 @@ RULE = Rewrite(
         ),
     ),
     examples=(
-        breaks(x="0x1.01p+0"),  # 1 + 2**-8 in place of 1
+        breaks(x="0x1.01p+0", shows="y: 0x3f800000 -> 0x3f808000"),  # 1 + 2**-8 in place of 1
         holds(x=3),  # a bf16
         rejects("the narrow format is no grid", at=("z",), x=3),
         rejects("the value widens a value that was narrowed", at=("w",), x=3),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` is no longer narrowed to {pair(site)[1].rounding.format.short} on the way"
     ),

@@ -41,7 +41,9 @@ RULE = Rewrite(
     parameters=(Parameter("format", "format", "the format in the middle"),),
     requires=(NO_GRID_FORMAT,),
     examples=(
-        breaks({"format": "bf16"}, x="0x1.101p+0", d=0),  # 17/16 + 2**-12: 1 in place of 1.125
+        breaks(
+            {"format": "bf16"}, x="0x1.101p+0", d=0, shows="y: 0x39 -> 0x38"
+        ),  # 17/16 + 2**-12: 1 in place of 1.125
         breaks({"format": "f32"}, at=("z",), x=0, d="0x1.0100000001p+0"),  # 1 + 2**-8 + 2**-40
         holds({"format": "bf16"}, x="0x1.14p+0", d=0),  # no midpoint near
         rejects(NO_GRID_FORMAT.text, {"format": "e5m2"}, x=1, d=0),

@@ -8,7 +8,7 @@ Source: pytorch#189896 and pytorch#126535 (masks dropped, so that padding was co
 """
 
 from lastbit.change import Change
-from lastbit.padding import PAD, SOME_PAD, unmasked
+from lastbit.patterns.padding import PAD, unmasked
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -35,15 +35,14 @@ RULE = Rewrite(
     sizes={"M": 1, "K": 2},
     rewrite=rewrite,
     parameters=(PAD,),
-    requires=(SOME_PAD,),
     examples=(
-        breaks({"pad": 1}, s=[[0, 0]]),  # 3 in place of 2
+        breaks({"pad": 1}, s=[[0, 0]], shows="l: 0x40000000 -> 0x40400000"),  # 3 in place of 2
         breaks({"pad": 1}, at=("m",), s=[[-1, -2]]),  # 0 in place of -1
         breaks({"pad": 2}, at=("o",), s=[[0, 0]]),  # weights of 1/4 in place of 1/2
         holds({"pad": 1}, at=("d",), s=[[1, 2]]),  # zeros are neutral in a plain sum
-        rejects("1 <= pad", {"pad": 0}, s=[[0, 0]]),
         rejects("the value holds a sum or a maximum", {"pad": 1}, at=("z",), s=[[1, 2]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` reduces {site.integer('pad')} elements of padding as if they were data"
     ),

@@ -41,9 +41,10 @@ RULE = Rewrite(
     sizes={"N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(x=-0.0),  # -0 in place of 0
+        breaks(x=-0.0, shows="y: 0x00000000 -> 0x80000000"),  # -0 in place of 0
         holds(x=-3),
         rejects(NEED, at=("z",), x=1),
     ),
+    loses=("domain",),
     title=lambda site: f"`{site.name}` no longer adds a zero",
 )

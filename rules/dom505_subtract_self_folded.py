@@ -37,10 +37,11 @@ RULE = Rewrite(
     sizes={"N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(x=float("inf")),  # 0 in place of NaN
+        breaks(x=float("inf"), shows="y: 0x7fc00000 -> 0x00000000"),  # 0 in place of NaN
         breaks(x=float("nan")),
         holds(x=3),
         rejects(NEED, at=("z",), x=1),
     ),
+    loses=("domain",),
     title=lambda site: f"a difference x - x in `{site.name}` is taken as 0",
 )

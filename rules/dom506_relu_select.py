@@ -45,11 +45,12 @@ RULE = Rewrite(
     sizes={"N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(x=float("nan")),  # 0 in place of NaN
+        breaks(x=float("nan"), shows="y: 0x7fc0 -> 0x0000"),  # 0 in place of NaN
         breaks(at=("m",), x=float("nan")),
         holds(x=-3),
         holds(x=-0.0),
         rejects(NEED, at=("z",), x=1),
     ),
+    loses=("domain",),
     title=lambda site: f"`{site.name}` selects by a comparison with 0, which is false for NaN",
 )

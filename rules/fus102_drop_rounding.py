@@ -36,7 +36,9 @@ RULE = Rewrite(
     rewrite=rewrite,
     requires=(NO_GRID, NO_RESULT),
     examples=(
-        breaks(g=0.75, u=1.5),  # silu(0.75) lies 0.4 ulp above its rounding
+        breaks(
+            g=0.75, u=1.5, shows="z: 0x3f43 -> 0x3f44"
+        ),  # silu(0.75) lies 0.4 ulp above its rounding
         holds(g=0.75, u=2),  # a power of two scales t and its rounding alike
         rejects("the value is rounded to a format that is no grid", g=1, u=1, at=("q",)),
         rejects("the value is no result of the program", g=1, u=1, at=("z",)),

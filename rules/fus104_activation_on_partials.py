@@ -38,10 +38,11 @@ RULE = Rewrite(
     rewrite=rewrite,
     parameters=(BLOCK,),
     examples=(
-        breaks({"block": 1}, a=(1, -1), w=1),  # 0 against 0.4621
+        breaks({"block": 1}, a=(1, -1), w=1, shows="y: 0x0000 -> 0x3eed"),  # 0 against 0.4621
         holds({"block": 2}, a=(1, -1), w=1),  # one block: the whole sum
         holds({"block": 1}, a=(1, 0), w=1),  # SiLU(0) = 0 adds nothing
         rejects("the value is made from one sum", {"block": 1}, a=1, w=1, at=("z",)),
     ),
+    loses=("domain",),
     title=lambda site: f"`{site.name}` adds its values for partial sums of {site.integer('block')}",
 )

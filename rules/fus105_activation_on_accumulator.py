@@ -49,10 +49,13 @@ RULE = Rewrite(
     rewrite=rewrite,
     parameters=(BLOCK,),
     examples=(
-        breaks({"block": 1}, a=(1, -1), w=1),  # 0 against SiLU(SiLU(1) - 1) = -0.1165
+        breaks(
+            {"block": 1}, a=(1, -1), w=1, shows="y: 0x0000 -> 0xbdef"
+        ),  # 0 against SiLU(SiLU(1) - 1) = -0.1165
         holds({"block": 2}, a=(1, -1), w=1),  # one block: the activation comes last
         rejects("the value has one element for each sum", {"block": 1}, a=1, w=1, at=("z",)),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` is computed on the running accumulator, every {site.integer('block')} terms"
     ),

@@ -38,12 +38,15 @@ RULE = Rewrite(
     rewrite=rewrite,
     requires=(NO_GRID,),
     examples=(
-        breaks(a=(1, "0x1p-9"), w=1),  # the sum lies a quarter ulp of bf16 above 1
+        breaks(
+            a=(1, "0x1p-9"), w=1, shows="y: 0x3f3b -> 0x3f3c"
+        ),  # the sum lies a quarter ulp of bf16 above 1
         holds(a=(1, "0x1p-7"), w=1),  # the sum is a bf16 value
         rejects("the value is rounded to a format that is no grid", a=1, w=1, at=("q",)),
         rejects("the value is rounded", a=1, w=1, at=("s",)),
         rejects("the value holds one sum", a=1, w=1, at=("y",)),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"the accumulator of `{site.name}` is read before it is rounded to "
         f"{outer_rounding(site.node).rounding.format.short}"

@@ -67,10 +67,13 @@ RULE = Rewrite(
     sizes={"N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(a="0x1.001p0", b="0x1.001p0", c="-0x1.002p0"),  # 0 against 2^-24
+        breaks(
+            a="0x1.001p0", b="0x1.001p0", c="-0x1.002p0", shows="z: 0x00000000 -> 0x33800000"
+        ),  # 0 against 2^-24
         breaks(a="0x1.001p0", b="0x1.001p0", c="0x1.002p0", at=("r",)),
         holds(a="0x1.82p0", b="0x1.06p-3", c="0x1.8p-20"),  # two bf16 values: an exact product
         rejects(NEED, a=1, b=1, c=1, at=("z",)),
     ),
+    loses=("domain",),
     title=lambda site: f"the product `{site.name}` and the sum that reads it are rounded once",
 )

@@ -44,7 +44,9 @@ RULE = Rewrite(
     parameters=(Parameter("format", "format", "the format that holds the reciprocal", "f32"),),
     requires=(NO_GRID_FORMAT,),
     examples=(
-        breaks(x=5, s=3),  # the first integer whose third changes
+        breaks(
+            x=5, s=3, shows="y: 0x3fd55555 -> 0x3fd55556"
+        ),  # the first integer whose third changes
         holds(x=5, s=4),  # 1/4 is exact
         breaks(
             x=7.4375, s=1, at=("q",)
@@ -52,6 +54,7 @@ RULE = Rewrite(
         rejects("format is no grid", {"format": "e4m3fn"}, x=1, s=1),
         rejects("the value holds one division", x=1, s=1, at=("z",)),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` multiplies by a reciprocal rounded to {site.text('format')} "
         "instead of dividing"

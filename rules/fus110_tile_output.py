@@ -10,8 +10,8 @@ Math. Softw. 34(3), 2008).
 from lastbit.change import Change
 from lastbit.graph import concat
 from lastbit.patterns import same_format
+from lastbit.patterns.windows import window
 from lastbit.rule import Edits, Parameter, Require, Rewrite, Site, holds, rejects
-from lastbit.windows import window
 
 
 def rewrite(site: Site) -> Edits:

@@ -10,12 +10,14 @@ from lastbit.change import Change
 from lastbit.definitions import reference
 from lastbit.graph import transpose
 from lastbit.patterns import fresh, inlined
-from lastbit.rule import Edits, Require, Rewrite, Site, holds, rejects
+from lastbit.rule import Edits, MismatchError, Rewrite, Site, holds, rejects
 
 
 def rewrite(site: Site) -> Edits:
     """Store the value with its last two axes exchanged; readers exchange them back."""
     rank = len(site.node.shape)
+    if rank < 2:
+        raise MismatchError("the value has rows and columns")
     order = (*range(rank - 2), rank - 1, rank - 2)
     name = fresh(site, f"{site.name}_layout")
     stored = transpose(site.node, order)
@@ -39,7 +41,6 @@ RULE = Rewrite(
     at=("t",),
     sizes={"M": 2, "N": 3},
     rewrite=rewrite,
-    requires=(Require("the value has rows and columns", lambda site: len(site.node.shape) >= 2),),
     examples=(
         holds(x=(1, 2, 3, 4, 5, 6), v=0),  # no two elements are equal
         rejects("the value has rows and columns", x=1, v=1, at=("s",)),

@@ -10,8 +10,8 @@ Source: Chen et al., "TVM: An Automated End-to-End Optimizing Compiler for Deep 
 from lastbit.change import Change
 from lastbit.graph import concat, reshape, transpose
 from lastbit.patterns import same_format
+from lastbit.patterns.windows import window
 from lastbit.rule import Edits, MismatchError, Parameter, Require, Rewrite, Site, holds, rejects
-from lastbit.windows import window
 
 
 def rewrite(site: Site) -> Edits:

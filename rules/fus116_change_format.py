@@ -38,12 +38,15 @@ RULE = Rewrite(
     parameters=(Parameter("format", "format", "the format that holds the value"),),
     requires=(NO_GRID, NO_GRID_FORMAT, NO_RESULT),
     examples=(
-        breaks({"format": "f32"}, x=1.5, r=193),  # 194.5 ties to even, down
+        breaks(
+            {"format": "f32"}, x=1.5, r=193, shows="y: 0x4712 -> 0x4713"
+        ),  # 194.5 ties to even, down
         holds({"format": "f32"}, x=2, r=193),  # the sum is a bf16 value
         rejects("the value is rounded to a format that is no grid", {"format": "f32"}, at=("q",)),
         rejects("format is no grid", {"format": "int8"}),
         rejects("the value is no result of the program", {"format": "f32"}, at=("y",)),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` is held in {site.text('format')} instead of "
         f"{outer_rounding(site.node).rounding.format.short}"

@@ -11,17 +11,16 @@ compressed-tensors#394 (scales of another scope).
 
 from lastbit.change import Change
 from lastbit.graph import Node, apply
-from lastbit.quantized import (
+from lastbit.patterns.quantized import (
     CHUNK,
     NO_MAXIMUM,
     NO_SCALE,
     ROW_SCALED,
-    SEVERAL_CHUNKS,
     grid_at,
     quantized_at,
 )
-from lastbit.requantized import requantized
-from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
+from lastbit.patterns.requantized import requantized
+from lastbit.rule import Edits, Require, Rewrite, Site, breaks, holds, rejects
 
 
 def rewrite(site: Site) -> Edits:
@@ -48,14 +47,17 @@ RULE = Rewrite(
     sizes={"M": 1, "K": 2, "N": 1},
     rewrite=rewrite,
     parameters=(CHUNK,),
-    requires=(SEVERAL_CHUNKS,),
+    requires=(Require("1 <= chunk", lambda site: site.integer("chunk") >= 1),),
     examples=(
-        breaks({"chunk": 1}, t=[[1, 10]], w=[[1], [0]]),  # 1 in place of 55/56
+        breaks(
+            {"chunk": 1}, t=[[1, 10]], w=[[1], [0]], shows="y: 0x3f7b -> 0x3f80"
+        ),  # 1 in place of 55/56
         holds({"chunk": 1}, t=[[10, 1]], w=[[1], [0]]),  # the first chunk holds the maximum
-        rejects("1 <= chunk < K", {"chunk": 2}, t=[[1, 10]], w=[[1], [0]]),
+        rejects("1 <= chunk", {"chunk": 0}, t=[[1, 10]], w=[[1], [0]]),
         rejects(NO_SCALE, {"chunk": 1}, at=("c",), t=[[1, 10]], w=[[1], [0]]),
         rejects(NO_MAXIMUM, {"chunk": 1}, at=("d",), t=[[1, 10]], w=[[1], [0]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{grid_at(site).name}` is quantized in chunks of {site.integer('chunk')}, "
         "each by the maximum read so far"

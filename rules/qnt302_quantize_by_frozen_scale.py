@@ -10,7 +10,14 @@ Micikevicius et al., arXiv 2209.05433.
 """
 
 from lastbit.change import Change
-from lastbit.quantized import CHUNK, NO_MAXIMUM, ROW_SCALED, SEVERAL_CHUNKS, grid_at, quantized_at
+from lastbit.patterns.quantized import (
+    CHUNK,
+    NO_MAXIMUM,
+    ROW_SCALED,
+    SEVERAL_CHUNKS,
+    grid_at,
+    quantized_at,
+)
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -32,12 +39,15 @@ RULE = Rewrite(
     parameters=(CHUNK,),
     requires=(SEVERAL_CHUNKS,),
     examples=(
-        breaks({"chunk": 1}, t=[[1, 10]], w=[[0], [1]]),  # 1 in place of 10
+        breaks(
+            {"chunk": 1}, t=[[1, 10]], w=[[0], [1]], shows="y: 0x4120 -> 0x3f80"
+        ),  # 1 in place of 10
         breaks({"chunk": 1}, t=[[0, 10]], w=[[0], [1]]),  # a chunk of zeros: the scale is 0
         holds({"chunk": 1}, t=[[10, 1]], w=[[0], [1]]),  # the first chunk holds the maximum
         rejects("1 <= chunk < K", {"chunk": 2}, t=[[1, 10]], w=[[1], [0]]),
         rejects(NO_MAXIMUM, {"chunk": 1}, at=("d",), t=[[1, 10]], w=[[1], [0]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"the first {site.integer('chunk')} elements of a row set the scale of "
         f"`{grid_at(site).name}` for all of it"

@@ -11,7 +11,7 @@ arXiv 2211.10438, section 3 (granularities and outliers).
 
 from lastbit.change import Change
 from lastbit.graph import Node, Reduce, broadcast
-from lastbit.quantized import NO_MAXIMUM, ROW_SCALED, grid_at, quantized_at
+from lastbit.patterns.quantized import NO_MAXIMUM, ROW_SCALED, grid_at, quantized_at
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -35,10 +35,11 @@ RULE = Rewrite(
     sizes={"M": 2, "K": 1, "N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(t=[[1], [10]], w=[[1]]),  # 55/56 in place of 1
+        breaks(t=[[1], [10]], w=[[1]], shows="y[0, 0]: 0x3f80 -> 0x3f7b"),  # 55/56 in place of 1
         holds(t=[[2], [2]], w=[[1]]),  # equal maxima
         rejects(NO_MAXIMUM, at=("d",), t=[[1], [10]], w=[[1]]),
     ),
+    loses=("domain", "batch_invariant"),
     title=lambda site: (
         f"`{grid_at(site).name}` is scaled by one maximum over the whole tensor, its batch included"
     ),

@@ -8,8 +8,8 @@ Source: DeepSeek-V3, arXiv 2412.19437, section 3.3.2; OCP Microscaling Formats (
 """
 
 from lastbit.change import Change
-from lastbit.quantized import NO_MAXIMUM, ROW_SCALED, grid_at, quantized_at, row_length
-from lastbit.requantized import requantized
+from lastbit.patterns.quantized import NO_MAXIMUM, ROW_SCALED, grid_at, quantized_at, row_length
+from lastbit.patterns.requantized import requantized
 from lastbit.rule import Edits, Parameter, Require, Rewrite, Site, breaks, holds, rejects
 
 
@@ -38,11 +38,14 @@ RULE = Rewrite(
         ),
     ),
     examples=(
-        breaks({"block": 1}, t=[[10, 1]], w=[[0], [1]]),  # 1 in place of 55/56
+        breaks(
+            {"block": 1}, t=[[10, 1]], w=[[0], [1]], shows="y: 0x3f7b -> 0x3f80"
+        ),  # 1 in place of 55/56
         holds({"block": 1}, t=[[2, 2]], w=[[1], [1]]),  # equal maxima
         rejects("1 <= block < K", {"block": 0}, t=[[10, 1]], w=[[0], [1]]),
         rejects(NO_MAXIMUM, {"block": 1}, at=("d",), t=[[10, 1]], w=[[0], [1]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{grid_at(site).name}` is quantized in blocks of {site.integer('block')}, "
         "each by its own maximum"

@@ -7,11 +7,11 @@ Error: exact.
 Source: IEEE 754-2019, clause 4.3 (a rounding is a function of its operand).
 """
 
-from lastbit.blocks import block_of, blocks_of
 from lastbit.change import Change
 from lastbit.graph import Node, Reduce, apply, concat, substitute
 from lastbit.patterns import replace
-from lastbit.quantized import NO_GRID, ROW_SCALED, Grid, grid_at
+from lastbit.patterns.blocks import block_of, blocks_of
+from lastbit.patterns.quantized import NO_GRID, ROW_SCALED, Grid, grid_at
 from lastbit.rule import Edits, MismatchError, Parameter, Require, Rewrite, Site, holds, rejects
 
 

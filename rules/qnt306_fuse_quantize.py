@@ -8,7 +8,7 @@ Source: IEEE 754-2019, clause 4.3 (a rounding is a function of its operand).
 
 from lastbit.change import Change
 from lastbit.patterns import replace
-from lastbit.quantized import grid_at, rounded_input
+from lastbit.patterns.quantized import grid_at, rounded_input
 from lastbit.rule import Edits, Rewrite, Site, holds, rejects
 
 

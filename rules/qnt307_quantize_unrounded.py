@@ -10,7 +10,7 @@ rounding to odd" (IEEE Trans. Comput. 57(4), 2008), section 2 (double rounding);
 
 from lastbit.change import Change
 from lastbit.patterns import replace, unrounded
-from lastbit.quantized import grid_at, rounded_input
+from lastbit.patterns.quantized import grid_at, rounded_input
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -37,7 +37,7 @@ RULE = Rewrite(
     sizes={"N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(x="0x1.101p+0", u=1),  # 17/16 + 2**-12: 1.125 in place of 1
+        breaks(x="0x1.101p+0", u=1, shows="q: 0x38 -> 0x39"),  # 17/16 + 2**-12: 1.125 in place of 1
         holds(x="0x1.1p+0", u=1),  # 17/16 is a bf16
         rejects("what is quantized is a value that the program rounds", at=("d",), x=1, u=1),
     ),

@@ -9,7 +9,7 @@ Source: TransformerEngine#2355 (a fused normalization took the maximum of binary
 
 from lastbit.change import Change
 from lastbit.patterns import replace, unrounded
-from lastbit.quantized import NO_MAXIMUM, quantized_at, rounded_input
+from lastbit.patterns.quantized import NO_MAXIMUM, quantized_at, rounded_input
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -38,10 +38,13 @@ RULE = Rewrite(
     sizes={"M": 1, "K": 1},
     rewrite=rewrite,
     examples=(
-        breaks(x=[["0x1.01p+0"]]),  # 1 + 2**-8, a tie, is 1 in bf16
+        breaks(
+            x=[["0x1.01p+0"]], shows="y: 0x3f800000 -> 0x3f808000"
+        ),  # 1 + 2**-8, a tie, is 1 in bf16
         holds(x=[[3]]),  # a bf16
         rejects(NO_MAXIMUM, at=("d",), x=[[3]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"the scale of `{quantized_at(site).name}` comes from values that were never rounded"
     ),

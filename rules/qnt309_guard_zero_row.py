@@ -9,7 +9,7 @@ Source: pytorch/ao#4713 and Model-Optimizer#381 (NaN from rows of zeros, and the
 
 from lastbit.change import Change
 from lastbit.graph import apply
-from lastbit.quantized import NO_MAXIMUM, ROW_SCALED, grid_at, quantized_at
+from lastbit.patterns.quantized import NO_MAXIMUM, ROW_SCALED, grid_at, quantized_at
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -30,9 +30,10 @@ RULE = Rewrite(
     sizes={"M": 1, "K": 2, "N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(t=[[0, 0]], w=[[1], [1]]),  # 0 in place of NaN
+        breaks(t=[[0, 0]], w=[[1], [1]], shows="y: 0x7fc0 -> 0x0000"),  # 0 in place of NaN
         holds(t=[[1, 10]], w=[[1], [1]]),
         rejects(NO_MAXIMUM, at=("d",), t=[[1, 10]], w=[[1], [1]]),
     ),
+    loses=("domain",),
     title=lambda site: f"a row of zeros in `{grid_at(site).name}` gets the scale 1",
 )

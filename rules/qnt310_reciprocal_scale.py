@@ -11,7 +11,7 @@ division when the divisor is known in advance" (IEEE Trans. Comput. 53(8), 2004)
 from lastbit.change import Change
 from lastbit.graph import Round, apply
 from lastbit.patterns import NO_GRID_FORMAT, replace
-from lastbit.quantized import NO_SCALE, scaled_at
+from lastbit.patterns.quantized import NO_SCALE, scaled_at
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 
@@ -40,11 +40,12 @@ RULE = Rewrite(
     parameters=(Parameter("format", "format", "the format that holds the reciprocal", "f32"),),
     requires=(NO_GRID_FORMAT,),
     examples=(
-        breaks(x=51, s=3),
+        breaks(x=51, s=3, shows="q: 0x58 -> 0x59"),
         holds(x=51, s=4),  # 1/4 is exact
         rejects(NO_GRID_FORMAT.text, {"format": "e4m3fn"}, x=1, s=1),
         rejects(NO_SCALE, at=("d",), x=1, s=1),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{scaled_at(site)[0].name}` multiplies by the reciprocal of its scale, "
         f"rounded to {site.text('format')}"

@@ -10,7 +10,7 @@ Source: vllm#36297.
 from lastbit.change import Change
 from lastbit.graph import apply
 from lastbit.patterns import replace
-from lastbit.quantized import NO_SCALE, ROW_SCALED, scaled_at
+from lastbit.patterns.quantized import NO_SCALE, ROW_SCALED, scaled_at
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -30,9 +30,10 @@ RULE = Rewrite(
     sizes={"M": 1, "K": 2, "N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(t=[[64, 100]], w=[[1], [0]]),
+        breaks(t=[[64, 100]], w=[[1], [0]], shows="y: 0x4281 -> 0x4048"),
         holds(t=[[1, 448]], w=[[1], [1]]),  # the scale is 1
         rejects(NO_SCALE, at=("d",), t=[[1, 2]], w=[[1], [0]]),
     ),
+    loses=("domain",),
     title=lambda site: f"`{scaled_at(site)[0].name}` multiplies by its scale",
 )

@@ -9,7 +9,7 @@ deployed program does).
 """
 
 from lastbit.change import Change
-from lastbit.quantized import NO_GRID, ROW_SCALED, grid_at
+from lastbit.patterns.quantized import NO_GRID, ROW_SCALED, grid_at
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -29,9 +29,10 @@ RULE = Rewrite(
     sizes={"M": 1, "K": 2, "N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(t=[[1, 10]], w=[[1], [0]]),  # 1 in place of 55/56
+        breaks(t=[[1, 10]], w=[[1], [0]], shows="y: 0x3f7b -> 0x3f80"),  # 1 in place of 55/56
         holds(t=[[1, 7]], w=[[1], [0]]),  # 64 is on the grid
         rejects(NO_GRID, at=("r",), t=[[1, 10]], w=[[1], [0]]),
     ),
+    loses=("domain",),
     title=lambda site: f"`{grid_at(site).name}` is no longer rounded to its grid",
 )

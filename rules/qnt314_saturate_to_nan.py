@@ -12,13 +12,15 @@ import dataclasses
 
 from lastbit.change import Change
 from lastbit.graph import Round
-from lastbit.quantized import grid_at
-from lastbit.rule import Edits, Require, Rewrite, Site, breaks, holds, rejects
+from lastbit.patterns.quantized import grid_at
+from lastbit.rule import Edits, MismatchError, Require, Rewrite, Site, breaks, holds, rejects
 
 
 def rewrite(site: Site) -> Edits:
     """Give NaN above the largest finite value."""
     grid = grid_at(site)
+    if grid.node.rounding.overflow != "saturate":
+        raise MismatchError("the conversion saturates")
     to_nan = dataclasses.replace(grid.node.rounding, overflow="nan")
     return grid.replaced(Round(grid.node.x, to_nan))
 
@@ -38,17 +40,14 @@ RULE = Rewrite(
     sizes={"N": 1},
     rewrite=rewrite,
     requires=(
-        Require(
-            "the conversion saturates",
-            lambda site: grid_at(site).node.rounding.overflow == "saturate",
-        ),
         Require("the grid has a NaN", lambda site: grid_at(site).node.rounding.format.has_nan),
     ),
     examples=(
-        breaks(x=1000),  # NaN in place of 448
+        breaks(x=1000, shows="q: 0x7e -> 0x7f"),  # NaN in place of 448
         holds(x=896),  # 448 fits
         rejects("the conversion saturates", at=("d",), x=1),
         rejects("the grid has a NaN", at=("i",), x=1),
     ),
+    loses=("domain",),
     title=lambda site: f"`{grid_at(site).name}` gives NaN where it saturated",
 )

@@ -9,7 +9,7 @@ Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.
 """
 
 from lastbit.change import Change
-from lastbit.patterns import PIECES, PIECES_FIT, TILE, schedule_in, sum_of
+from lastbit.patterns import PIECES, TILE, one_format, schedule_in, sum_of
 from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 from lastbit.schedule import Seq, Split
 
@@ -47,15 +47,22 @@ RULE = Rewrite(
             "outer", "schedule", "the schedule that adds the pieces; seq where not given", ""
         ),
     ),
-    requires=(PIECES_FIT,),
+    requires=(one_format(_schedule),),
     examples=(
         holds({"n": 2}, x=(1, 2, 3, 4)),  # every partial sum is exact
-        breaks({"n": 2}, x=(2**24, 1, 1, 1)),  # 2^24 + 1 ties to even
+        breaks(
+            {"n": 2}, x=(2**24, 1, 1, 1), shows="z: 0x4c000000 -> 0x4c000001"
+        ),  # 2^24 + 1 ties to even
         breaks({"n": 4, "outer": "pairwise"}, x=(2**24, 1, 1, 1)),
-        rejects("n <= K", {"n": 8}, x=1),
+        rejects(
+            "every addition is in the accumulator's format",
+            {"n": 2, "outer": "split(2, partials=bf16)"},
+            x=1,
+        ),
         rejects("the value holds one sum", {"n": 2}, x=1, at=("z",)),
         rejects("the sum has an accumulator and a schedule", {"n": 2}, x=1, at=("e",)),
     ),
+    loses=("deterministic",),
     title=lambda site: (
         f"`{site.name}` is summed in {site.integer('n')} pieces (`{_schedule(site)}`) "
         "that are added afterwards"

@@ -9,7 +9,7 @@ pytorch, `allow_bf16_reduced_precision_reduction` (Numerical accuracy, in its do
 """
 
 from lastbit.change import Change
-from lastbit.patterns import NO_GRID_FORMAT, PIECES, PIECES_FIT, TILE, sum_of
+from lastbit.patterns import PIECES, TILE, sum_of, wide_format
 from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 from lastbit.schedule import Seq, Split
 
@@ -22,7 +22,7 @@ def rewrite(site: Site) -> Edits:
         tile=site.integer("tile"),
         inner=total.schedule,
         outer=Seq(),
-        partials=site.text("format"),
+        partials=wide_format(site).short,
     )
     return {site.name: total.scheduled(schedule)}
 
@@ -44,13 +44,14 @@ RULE = Rewrite(
         TILE,
         Parameter("format", "format", "the format of the stored partial sums", "bf16"),
     ),
-    requires=(PIECES_FIT, NO_GRID_FORMAT),
     examples=(
-        breaks({"n": 2}, x=(1, "0x1p-8", 1, "0x1p-8")),  # each partial sum ties in bf16
+        breaks(
+            {"n": 2}, x=(1, "0x1p-8", 1, "0x1p-8"), shows="y: 0x40008000 -> 0x40000000"
+        ),  # each partial sum ties in bf16
         holds({"n": 2}, x=(1, "0x1p-7", 1, "0x1p-7")),  # partial sums are bf16 values
-        rejects("n <= K", {"n": 8}, x=1),
         rejects("format is no grid", {"n": 2, "format": "e5m2"}, x=1),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"the {site.integer('n')} partial sums of `{site.name}` are stored in {site.text('format')}"
     ),

@@ -9,7 +9,7 @@ the same for each order); transformers#43362 (`index_add_`).
 """
 
 from lastbit.change import Change
-from lastbit.patterns import PIECES, PIECES_FIT, TILE, sum_of
+from lastbit.patterns import ONE_FORMAT, PIECES, TILE, sum_of
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 from lastbit.schedule import AnyOrder, Split
 
@@ -31,17 +31,21 @@ RULE = Rewrite(
     graph="""
         x: f32[K]
         y: f32 = sum(x) acc f32 seq
+        h: f32 = sum(x) acc f32 split(2, partials=bf16)
     """,
     at=("y",),
     sizes={"K": 3},
     rewrite=rewrite,
     parameters=(PIECES, TILE),
-    requires=(PIECES_FIT,),
+    requires=(ONE_FORMAT,),
     examples=(
-        breaks({"n": 3}, x=(1, "0x1p-24", "0x1p-24")),  # the last two first: one ulp more
+        breaks(
+            {"n": 3}, x=(1, "0x1p-24", "0x1p-24"), shows="y: 0x3f800000 -> 0x3f800001"
+        ),  # the last two first: one ulp more
         holds({"n": 3}, x=(1, 2, 3)),  # exact in every order
-        rejects("n <= K", {"n": 4}, x=1),
+        rejects(ONE_FORMAT.text, {"n": 3}, x=1, at=("h",)),
     ),
+    loses=("deterministic",),
     title=lambda site: (
         f"the {site.integer('n')} partial sums of `{site.name}` are added in the order they arrive"
     ),

@@ -8,7 +8,7 @@ Sci. Comput. 42(3), 2020), on blocked summation.
 """
 
 from lastbit.change import Change
-from lastbit.patterns import BLOCK, sum_of
+from lastbit.patterns import BLOCK, ONE_FORMAT, sum_of
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 from lastbit.schedule import Seq, Split
 
@@ -29,14 +29,19 @@ RULE = Rewrite(
         x: f32[K]
         y: f32 = sum(x) acc f32 seq
         z: f32 = y * 2
+        h: f32 = sum(x) acc f32 split(2, partials=bf16)
     """,
     at=("y",),
     sizes={"K": 4},
     rewrite=rewrite,
     parameters=(BLOCK,),
+    requires=(ONE_FORMAT,),
     examples=(
-        breaks({"block": 2}, x=(1, "0x1p-8", "0x1p-24", "0x1p-24")),  # the last two together count
+        breaks(
+            {"block": 2}, x=(1, "0x1p-8", "0x1p-24", "0x1p-24"), shows="z: 0x40008000 -> 0x40008001"
+        ),  # the last two together count
         holds({"block": 1}, x=(1, "0x1p-8", "0x1p-24", "0x1p-24")),  # blocks of one term
+        rejects(ONE_FORMAT.text, {"block": 2}, x=1, at=("h",)),
         rejects("the value holds one sum", {"block": 2}, x=1, at=("z",)),
     ),
     title=lambda site: (

@@ -9,7 +9,7 @@ Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.
 import dataclasses
 
 from lastbit.change import Change
-from lastbit.patterns import pieces_of, schedule_in, sum_of
+from lastbit.patterns import one_format, pieces_of, schedule_in, sum_of
 from lastbit.rule import Edits, MismatchError, Parameter, Rewrite, Site, breaks, holds, rejects
 from lastbit.schedule import Lanes, Nested, Schedule, Split, tree_of_pairs
 
@@ -51,12 +51,21 @@ RULE = Rewrite(
     parameters=(
         Parameter("outer", "schedule", "how the pieces are added; last first if not given", ""),
     ),
+    requires=(one_format(_schedule),),
     examples=(
-        breaks(x=(1, "0x1p-24", "0x1p-24")),  # the last two first: one ulp more
+        breaks(
+            x=(1, "0x1p-24", "0x1p-24"), shows="y: 0x3f800000 -> 0x3f800001"
+        ),  # the last two first: one ulp more
         breaks({"outer": "tree((0, (1, 2)))"}, x=(1, "0x1p-24", "0x1p-24")),
         holds(x=(1, 2, 3)),  # exact in every order
+        rejects(
+            "every addition is in the accumulator's format",
+            {"outer": "split(2, partials=bf16)"},
+            x=1,
+        ),
         rejects("the sum has partial sums: split or lanes", x=1, at=("z",)),
     ),
+    loses=("deterministic",),
     title=lambda site: (
         f"the partial sums of `{site.name}` are added by "
         f"{site.text('outer') or 'seq, the last one first'}"

@@ -10,7 +10,7 @@ Liger-Kernel#950.
 
 from lastbit.change import Change
 from lastbit.formats import format_of
-from lastbit.patterns import NO_GRID_FORMAT, sum_of
+from lastbit.patterns import sum_of, wide_format
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, Parameter, Require, Rewrite, Site, breaks, holds, rejects
 
@@ -18,7 +18,7 @@ from lastbit.rule import Edits, Parameter, Require, Rewrite, Site, breaks, holds
 def rewrite(site: Site) -> Edits:
     """Round the additions of the sum to `format`; the value keeps its own format."""
     total = sum_of(site)
-    return {site.name: total.scheduled(total.schedule, Rounding.of(site.text("format")))}
+    return {site.name: total.scheduled(total.schedule, Rounding.of(wide_format(site)))}
 
 
 RULE = Rewrite(
@@ -35,7 +35,6 @@ RULE = Rewrite(
     rewrite=rewrite,
     parameters=(Parameter("format", "format", "the format of the accumulator"),),
     requires=(
-        NO_GRID_FORMAT,
         Require(
             "format is narrower than the accumulator",
             lambda site: (
@@ -45,10 +44,13 @@ RULE = Rewrite(
         ),
     ),
     examples=(
-        breaks({"format": "bf16"}, x=(256, 1)),  # 257 lies between two bf16 values
+        breaks(
+            {"format": "bf16"}, x=(256, 1), shows="y: 0x43808000 -> 0x43800000"
+        ),  # 257 lies between two bf16 values
         holds({"format": "bf16"}, x=(254, 1, 1)),  # every partial sum is a bf16 value
         rejects("format is no grid", {"format": "e4m3fn"}, x=1),
         rejects("format is narrower than the accumulator", {"format": "f64"}, x=1),
     ),
+    loses=("domain",),
     title=lambda site: f"`{site.name}` is accumulated in {site.text('format')}",
 )

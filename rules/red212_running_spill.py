@@ -46,10 +46,13 @@ RULE = Rewrite(
     ),
     requires=(NO_GRID_FORMAT,),
     examples=(
-        breaks({"block": 1}, x=(1, "0x1p-8", "0x1p-8")),  # 1 + 2^-8 ties to even, twice
+        breaks(
+            {"block": 1}, x=(1, "0x1p-8", "0x1p-8"), shows="y: 0x3f81 -> 0x3f80"
+        ),  # 1 + 2^-8 ties to even, twice
         holds({"block": 2}, x=(1, "0x1p-7", "0x1p-7")),  # what is stored is a bf16 value
         rejects("format is no grid", {"block": 1, "format": "int8"}, x=1),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"the accumulator of `{site.name}` is stored in {site.text('format')} "
         f"every {site.integer('block')} terms"

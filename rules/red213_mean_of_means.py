@@ -43,7 +43,10 @@ RULE = Rewrite(
     rewrite=rewrite,
     parameters=(BLOCK,),
     examples=(
-        breaks({"block": 2}, x=(1, 1, 4)),  # 2 against (1 + 4) / 2
+        breaks(
+            {"block": 2}, x=(1, 1, 4), shows="y: 0x40000000 -> 0x40200000"
+        ),  # 2 against (1 + 4) / 2
+        breaks({"block": 9}, x=(*[1] * 9, 2)),  # 1.5 in place of 1.1
         breaks({"block": 2}, x=(2**24, 1, 1, 1)),  # equal blocks: only the rounding changes
         holds({"block": 2}, x=(1, 2, 3, 4)),  # equal blocks and exact sums
         rejects("the value is a mean", {"block": 2}, x=1, at=("z",)),

@@ -66,9 +66,12 @@ RULE = Rewrite(
     sizes={"K": 2},
     rewrite=rewrite,
     examples=(
-        breaks(x=(4096, 4097)),  # 0.25, against the difference of two rounded numbers near 2^24
+        breaks(
+            x=(4096, 4097), shows="v: 0x3e800000 -> 0xbe800000"
+        ),  # 0.25, against the difference of two rounded numbers near 2^24
         holds(x=(1, 3)),  # every step is exact
         rejects("the value is the mean of (x - mean of x)^2", x=1, at=("r",)),
     ),
+    loses=("domain",),
     title=lambda site: f"`{site.name}` is the mean square less the squared mean",
 )

@@ -41,10 +41,11 @@ RULE = Rewrite(
         ),
     ),
     examples=(
-        breaks({"block": 2}, x=1),  # 3 against 2
+        breaks({"block": 2}, x=1, shows="y: 0x40400000 -> 0x40000000"),  # 3 against 2
         holds({"block": 2}, x=(1, 1, 0)),  # what is lost is zero
         rejects("block does not divide K", {"block": 3}, x=1),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` leaves out its last {sum_length(site) % site.integer('block')} terms"
     ),

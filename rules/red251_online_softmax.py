@@ -10,8 +10,8 @@ Source: Milakov and Gimelshein, arXiv 1805.02867, algorithm 3; Dao et al., arXiv
 algorithm 1; flashinfer#4051 (masked blocks).
 """
 
-from lastbit.attention import BLOCK, NEED, SEVERAL_BLOCKS, WHOLE_ROW, attention_at
 from lastbit.change import Change
+from lastbit.patterns.attention import BLOCK, NEED, SEVERAL_BLOCKS, WHOLE_ROW, attention_at
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -34,12 +34,13 @@ RULE = Rewrite(
     parameters=(BLOCK,),
     requires=(SEVERAL_BLOCKS,),
     examples=(
-        breaks({"block": 1}, s=[[0, 0, 1]], v=[[5], [1], [7]]),
+        breaks({"block": 1}, s=[[0, 0, 1]], v=[[5], [1], [7]], shows="o: 0x40a9be32 -> 0x40a9be33"),
         breaks({"block": 2}, s=[[0, 0, 0, 1]], v=[[1], [3], [5], [7]]),
         holds({"block": 2}, s=[[1, 1, 1, 1]], v=[[1], [2], [3], [4]]),  # all weights are 1
         rejects("1 <= block < K", {"block": 4}, s=[[0, 0, 0, 1]], v=[[1], [3], [5], [7]]),
         rejects(NEED, {"block": 2}, at=("l",), s=[[0, 0, 0, 1]], v=[[1], [3], [5], [7]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` reads its scores in blocks of {site.integer('block')}, "
         "with a running maximum"

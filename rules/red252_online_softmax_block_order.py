@@ -8,9 +8,9 @@ maximum; an ascending row rescales in every step, a descending one in none.
 Source: Liu et al., Ring Attention, arXiv 2310.01889; Dao et al., arXiv 2205.14135, section 3.1.
 """
 
-from lastbit.attention import BLOCK, NEED, SEVERAL_BLOCKS, WHOLE_ROW, attention_at
-from lastbit.blocks import Block
 from lastbit.change import Change
+from lastbit.patterns.attention import BLOCK, NEED, SEVERAL_BLOCKS, WHOLE_ROW, attention_at
+from lastbit.patterns.blocks import Block
 from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 
 
@@ -50,13 +50,16 @@ RULE = Rewrite(
     parameters=(BLOCK, ORDER),
     requires=(SEVERAL_BLOCKS,),
     examples=(
-        breaks({"block": 1}, s=[[1, 0]], v=[[3], [3]]),  # above 3, though all values are 3
+        breaks(
+            {"block": 1}, s=[[1, 0]], v=[[3], [3]], shows="o: 0x40400000 -> 0x40400001"
+        ),  # above 3, though all values are 3
         breaks({"block": 1, "order": "rotate"}, s=[[0, 1, 2, 3]], v=[[1], [3], [5], [7]]),
         breaks({"block": 1, "order": "even-odd"}, s=[[0, 0, 1]], v=[[1], [1], [3]]),
         holds({"block": 2}, s=[[1, 1, 1, 1]], v=[[1], [2], [3], [4]]),  # all weights are 1
         rejects("1 <= block < K", {"block": 5}, s=[[0, 0, 0, 1]], v=[[1], [3], [5], [7]]),
         rejects(NEED, {"block": 2}, at=("u",), s=[[0, 0, 0, 1]], v=[[1], [3], [5], [7]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` reads its blocks of {site.integer('block')} scores in the order "
         f"`{site.text('order')}`"

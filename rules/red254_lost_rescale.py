@@ -8,8 +8,8 @@ Source: Milakov and Gimelshein, arXiv 1805.02867, theorem 1 (the invariant that 
 flashinfer#50 and flashinfer#58 (states merged with the wrong maximum).
 """
 
-from lastbit.attention import BLOCK, NEED, SEVERAL_BLOCKS, WHOLE_ROW, attention_at
 from lastbit.change import Change
+from lastbit.patterns.attention import BLOCK, NEED, SEVERAL_BLOCKS, WHOLE_ROW, attention_at
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -32,11 +32,14 @@ RULE = Rewrite(
     parameters=(BLOCK,),
     requires=(SEVERAL_BLOCKS,),
     examples=(
-        breaks({"block": 1}, s=[[0, 1]], v=[[1], [3]]),  # 2 in place of (1 + 3e) / (1 + e)
+        breaks(
+            {"block": 1}, s=[[0, 1]], v=[[1], [3]], shows="o: 0x401d9354 -> 0x40000000"
+        ),  # 2 in place of (1 + 3e) / (1 + e)
         holds({"block": 1}, s=[[1, 0]], v=[[1], [3]]),  # the first block holds the maximum
         rejects("1 <= block < K", {"block": 2}, s=[[0, 1]], v=[[1], [3]]),
         rejects(NEED, {"block": 1}, at=("p",), s=[[0, 1]], v=[[1], [3]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` does not rescale its sums when one of its blocks of "
         f"{site.integer('block')} scores raises the maximum"

@@ -7,15 +7,24 @@ Error: unbounded; the average is right only where all chunks have equal sums of 
 Source: Ye et al., FlashInfer, arXiv 2501.01005, section 2.2 (the states that do compose).
 """
 
-from lastbit.attention import BLOCK, NEED, SEVERAL_BLOCKS, WEIGHTS_VALUES, WHOLE_ROW, attention_at
 from lastbit.change import Change
 from lastbit.graph import apply
-from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
+from lastbit.patterns.attention import (
+    BLOCK,
+    NEED,
+    SEVERAL_BLOCKS,
+    WEIGHTS_VALUES,
+    WHOLE_ROW,
+    attention_at,
+)
+from lastbit.rule import Edits, MismatchError, Rewrite, Site, breaks, holds, rejects
 
 
 def rewrite(site: Site) -> Edits:
     """Average the results of the chunks."""
     found = attention_at(site)
+    if found.weighted is None:
+        raise MismatchError(WEIGHTS_VALUES.text)
     blocks = found.cut(site.integer("block"))
     total, *rest = (found.round(found.quotient(found.part(block))) for block in blocks)
     for result in rest:
@@ -33,15 +42,18 @@ RULE = Rewrite(
     sizes={"M": 1, "K": 2, "N": 1},
     rewrite=rewrite,
     parameters=(BLOCK,),
-    requires=(WEIGHTS_VALUES, SEVERAL_BLOCKS),
+    requires=(SEVERAL_BLOCKS,),
     examples=(
-        breaks({"block": 1}, s=[[0, "0x1.62e43p-1"]], v=[[1], [3]]),  # 2 in place of 7/3
+        breaks(
+            {"block": 1}, s=[[0, "0x1.62e43p-1"]], v=[[1], [3]], shows="o: 0x40155555 -> 0x40000000"
+        ),  # 2 in place of 7/3
         breaks({"block": 1}, s=[["0x1.62e43p-1", 0]], v=[[1], [3]]),  # 2 in place of 5/3
         holds({"block": 1}, s=[[1, 1]], v=[[1], [3]]),  # equal weights
         rejects("1 <= block < K", {"block": 2}, s=[[0, 1]], v=[[1], [3]]),
         rejects("the softmax weighs values", {"block": 1}, at=("c",), s=[[0, 1]], v=[[1], [3]]),
         rejects(NEED, {"block": 1}, at=("u",), s=[[0, 1]], v=[[1], [3]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` averages the results of chunks of {site.integer('block')} scores "
         "without their sums of weights"

@@ -8,9 +8,9 @@ Source: Blanchard, D. J. Higham and N. J. Higham, "Accurately computing the log-
 softmax functions" (IMA J. Numer. Anal. 41(4), 2021).
 """
 
-from lastbit.attention import NEED, WHOLE_ROW, attention_at
 from lastbit.change import Change
 from lastbit.patterns import replace
+from lastbit.patterns.attention import NEED, WHOLE_ROW, attention_at
 from lastbit.rule import Edits, MismatchError, Rewrite, Site, breaks, holds, rejects
 
 
@@ -34,10 +34,11 @@ RULE = Rewrite(
     sizes={"M": 1, "K": 2, "N": 1},
     rewrite=rewrite,
     examples=(
-        breaks(s=[[0, 1]], v=[[3], [1]]),
+        breaks(s=[[0, 1]], v=[[3], [1]], shows="o: 0x3fc4d959 -> 0x3fc4d958"),
         breaks(s=[[0, 89]], v=[[1], [3]]),  # NaN in place of 3
         holds(s=[[0, -1]], v=[[1], [3]]),  # the maximum is 0
         rejects(NEED, at=("u",), s=[[0, 1]], v=[[1], [3]]),
     ),
+    loses=("domain",),
     title=lambda site: f"`{site.name}` no longer subtracts the maximum of each row of scores",
 )

@@ -10,8 +10,15 @@ Source: Dao et al., Flash-Decoding for long-context inference (PyTorch blog, 202
 FlashInfer, arXiv 2501.01005, section 2.2.
 """
 
-from lastbit.attention import BLOCK, NEED, SEVERAL_BLOCKS, WEIGHTS_VALUES, WHOLE_ROW, attention_at
 from lastbit.change import Change
+from lastbit.patterns.attention import (
+    BLOCK,
+    NEED,
+    SEVERAL_BLOCKS,
+    WEIGHTS_VALUES,
+    WHOLE_ROW,
+    attention_at,
+)
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
@@ -34,12 +41,15 @@ RULE = Rewrite(
     parameters=(BLOCK,),
     requires=(WEIGHTS_VALUES, SEVERAL_BLOCKS),
     examples=(
-        breaks({"block": 1}, s=[[1, 0]], v=[[3], [3]]),  # above 3, though all values are 3
+        breaks(
+            {"block": 1}, s=[[1, 0]], v=[[3], [3]], shows="o: 0x40400000 -> 0x40400001"
+        ),  # above 3, though all values are 3
         holds({"block": 1}, s=[[1, 1, 1, 1]], v=[[1], [2], [3], [4]]),  # all weights are 1
         rejects("1 <= block < K", {"block": 4}, s=[[0, 0, 0, 1]], v=[[1], [3], [5], [7]]),
         rejects("the softmax weighs values", {"block": 1}, at=("c",), s=[[0, 1]], v=[[1], [3]]),
         rejects(NEED, {"block": 1}, at=("u",), s=[[0, 1]], v=[[1], [3]]),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` is merged from chunks of {site.integer('block')} scores by their "
         "log-sum-exp"

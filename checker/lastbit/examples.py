@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+import numpy as np
+
 from lastbit.change import Change
-from lastbit.definitions import Definitions, reference
 from lastbit.errors import LastbitError
 from lastbit.formats import Exact, Format, bits_text, identical
 from lastbit.graph import Graph, Input, native_rounding
@@ -21,8 +22,8 @@ from lastbit.interpret.exact import ExactDomain, Objects, exact_array, ordinary
 from lastbit.interpret.policy import Policy
 from lastbit.reals import same
 from lastbit.rounding import Rounding, round_exact
-from lastbit.rule import Example, RejectedError, Rewrite, Site
-from lastbit.text import parse_program
+from lastbit.rule import Example, RejectedError, Rewrite
+from lastbit.staging import nesting, staged
 from lastbit.verify.orders import in_order
 from lastbit.verify.region import Region
 
@@ -59,6 +60,7 @@ class Outcome:
         ordinary: whether the runs were ordinary; a difference on others says nothing of `change`.
         before: the bits of each result before, by name, row by row.
         after: the same afterwards.
+        shapes: the shape of each result, by name.
     """
 
     id: str
@@ -68,6 +70,21 @@ class Outcome:
     ordinary: bool = True
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def difference(self) -> str:
+        """Return the first element that differs, as an example's `shows` has it; or nothing.
+
+        Its index is there where its result has several elements.
+        """
+        for name, old in self.before.items():
+            shape = self.shapes[name]
+            for index, x, y in zip(np.ndindex(shape), old, self.after[name], strict=True):
+                if x != y:
+                    place = f"[{', '.join(map(str, index))}]" if len(old) > 1 else ""
+                    return f"{name}{place}: {x} -> {y}"
+        return ""
 
 
 def named_examples(rule: Rewrite) -> Iterator[tuple[str, Example]]:
@@ -104,7 +121,13 @@ def check_example(rule: Rewrite, example: Example) -> Outcome:
     else:
         passed = example.kind == "breaks"
         message = "the bits differ on a run that is not ordinary."
-    return Outcome(name, passed, message, change, usual and usual_too, before, after)
+    ran = usual and usual_too
+    shapes = dict(zip(region.outputs, (n.shape for n in region.before.results), strict=True))
+    outcome = Outcome(name, passed, message, change, ran, before, after, shapes)
+    if passed and example.shows and example.shows != outcome.difference:
+        message = f"it shows `{outcome.difference}`, where the rule says `{example.shows}`."
+        return replace(outcome, passed=False, message=message)
+    return outcome
 
 
 def applied(rule: Rewrite, example: Example) -> Region:
@@ -115,17 +138,8 @@ def applied(rule: Rewrite, example: Example) -> Region:
     Raises:
         RejectedError: a requirement fails.
     """
-    program = parse_program(rule.graph)
-    sizes = dict(rule.sizes)
-    for statement in program.statements:
-        shape = nesting(example.inputs.get(statement.name))
-        if statement.expr is None and statement.dims and len(shape) == len(statement.dims):
-            for dim, size in zip(statement.dims, shape, strict=True):
-                sizes |= {str(dim): size} if str(dim) in dim.symbols else {}
-    old = Definitions(program.nodes(sizes, reference), program.outputs)
-    defaults = {p.name: p.default for p in rule.parameters if p.default is not None}
-    site = Site(old, example.at or rule.at, {**defaults, **example.parameters})
-    new = old.edited(rule.apply(site))
+    site = staged(rule, example)
+    old, new = site.program, site.program.edited(rule.apply(site))
     inputs = [name for name in old.nodes if old.is_input(name)]
     return in_order(Region(old.closed(old.outputs, inputs), new.closed(old.outputs, inputs)))
 
@@ -177,13 +191,6 @@ def bits(graph: Graph, values: Mapping[str, Objects]) -> tuple[dict[str, tuple[s
         out[name] = tuple(_text(value, fmt) for value in found[name].array.flat)
     plain = all(ordinary(values[node.name], node.format) for node in graph.inputs)
     return out, plain and domain.ordinary
-
-
-def nesting(value: object) -> tuple[int, ...]:
-    """Return the shape of nested sequences of numbers; () for a number."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return (len(value), *(nesting(value[0]) if value else ()))
-    return ()
 
 
 def _flat(value: object) -> Iterator[object]:

@@ -1,15 +1,24 @@
-"""Find rules: one in each file of the package `lastbit.rules`, by scanning it."""
+"""Find rules: one in each file of the package `lastbit.rules`, by scanning it.
+
+Rules of a user's own package are found through the entry point group `lastbit.rules`: each entry
+names a package, which is scanned in the same way. Files whose names begin with an underscore hold
+no rule.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from lastbit.errors import InputError, LastbitError, Problem, did_you_mean
 from lastbit.rule import Rewrite
+
+OURS = "lastbit.rules"
+GROUP = "lastbit.rules"  # of entry points
 
 
 class NoRulesError(LastbitError):
@@ -20,84 +29,163 @@ class NoRulesError(LastbitError):
 
 
 class RuleFileError(LastbitError):
-    """A file of the rules folder does not hold a rule.
+    """A file of a package of rules does not hold a rule.
 
     Attributes:
-        module: the module's name.
+        file: the file, or the package where there is none.
+        distribution: whose it is.
         reason: what is wrong with it.
     """
 
-    def __init__(self, module: str, reason: str) -> None:
-        self.module, self.reason = module, reason
-        super().__init__(f"rule file {module!r}: {reason}. See CONTRIBUTING, `add a rule`.")
+    def __init__(self, file: str, distribution: str, reason: str) -> None:
+        self.file, self.distribution, self.reason = file, distribution, reason
+        super().__init__(
+            f"rule file {file!r} of {distribution}: {reason}. See CONTRIBUTING, `add a rule`."
+        )
 
 
-@lru_cache(maxsize=8)
-def load_rules(package: str = "lastbit.rules") -> Mapping[str, Rewrite]:
-    """Return the rules of a package by code, in the order of their codes.
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package of rules.
+
+    Attributes:
+        name: the name by which it is imported.
+        distribution: what installed it, for messages.
+    """
+
+    name: str
+    distribution: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """A file that holds a rule.
+
+    Attributes:
+        package: its package.
+        module: the name of the module in it.
+        path: the file.
+        rule: the rule.
+    """
+
+    package: Package
+    module: str
+    path: str
+    rule: Rewrite
+
+    def __str__(self) -> str:
+        return f"{self.rule.code} {self.rule.name} in {self.path!r} of {self.package.distribution}"
+
+
+def load_rules(package: str | None = None) -> Mapping[str, Rewrite]:
+    """Return rules by code, in the order of their codes.
+
+    Args:
+        package: the package that is scanned; None: lastbit's own, and every package that an entry
+            point of the group `lastbit.rules` names.
 
     Raises:
         NoRulesError: there is none.
         RuleFileError: a file holds no rule, or two files the same code or name.
     """
-    root = importlib.import_module(package)
-    rules: dict[str, Rewrite] = {}
-    for info in sorted(pkgutil.iter_modules(root.__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"{package}.{info.name}")
-        rule = getattr(module, "RULE", None)
-        if not isinstance(rule, Rewrite):
-            raise RuleFileError(info.name, "it has no RULE")
-        if rule.code.lower() != info.name.split("_", 1)[0]:
-            raise RuleFileError(info.name, f"its rule has the code {rule.code}")
-        if rule.code in rules or rule.name in {other.name for other in rules.values()}:
-            raise RuleFileError(info.name, f"the code or the name of {rule.code} is taken")
-        rules[rule.code] = rule
-    if not rules:
+    packages = (*_packages(),) if package is None else (Package(package, package),)
+    return {file.rule.code: file.rule for file in _files(packages)}
+
+
+@lru_cache(maxsize=8)
+def _files(packages: tuple[Package, ...]) -> tuple[RuleFile, ...]:
+    files: list[RuleFile] = []
+    words: dict[str, RuleFile] = {}
+    for package in packages:
+        found = list(_scanned(package))
+        if not found and package.name != OURS:
+            raise RuleFileError(package.name, package.distribution, "the package holds no rules")
+        for file in found:
+            for word in (file.rule.code, file.rule.name):
+                if word in words:
+                    reason = f"{word!r} is taken by {words[word]}"
+                    raise RuleFileError(file.path, package.distribution, reason)
+            words |= {file.rule.code: file, file.rule.name: file}
+            files.append(file)
+    if not files:
         raise NoRulesError
-    return dict(sorted(rules.items()))
+    return tuple(sorted(files, key=lambda file: file.rule.code))
 
 
-def _by_code(code: str) -> Rewrite | None:
-    """Return the rule whose file is named after a code, without reading the other files."""
-    root = importlib.import_module("lastbit.rules")
-    for info in pkgutil.iter_modules(root.__path__):
-        if info.name.split("_", 1)[0] == code.lower():
-            rule = getattr(importlib.import_module(f"lastbit.rules.{info.name}"), "RULE", None)
-            return rule if isinstance(rule, Rewrite) and rule.code.lower() == code.lower() else None
-    return None
+def _packages() -> Iterator[Package]:
+    """Yield lastbit's own package, then those that are plugged in, by name."""
+    from importlib.metadata import entry_points
+
+    yield Package(OURS, "lastbit")
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.value, entry.name)):
+        name = "an unknown distribution" if entry.dist is None else entry.dist.name
+        yield Package(entry.value, name)
+
+
+def _modules(package: Package) -> Iterator[str]:
+    """Yield the names of the modules of a package that hold rules, sorted.
+
+    Raises:
+        RuleFileError: there is no such package.
+    """
+    try:
+        root = importlib.import_module(package.name)
+        paths = root.__path__
+    except Exception as error:  # whatever a package of somebody else raises
+        reason = f"it is no package that can be imported ({_told(error)})"
+        raise RuleFileError(package.name, package.distribution, reason) from error
+    for info in sorted(pkgutil.iter_modules(paths), key=lambda info: info.name):
+        if not info.name.startswith("_"):
+            yield info.name
+
+
+def _scanned(package: Package) -> Iterator[RuleFile]:
+    for name in _modules(package):
+        yield _read(package, name)
+
+
+def _read(package: Package, name: str) -> RuleFile:
+    """Return the rule of a module.
+
+    Raises:
+        RuleFileError: the module cannot be imported, or holds no rule, or one of another code.
+    """
+    path = str(Path(*package.name.split("."), f"{name}.py"))
+    try:
+        module = importlib.import_module(f"{package.name}.{name}")
+    except Exception as error:  # whatever a file of somebody else raises
+        reason = f"it cannot be imported ({_told(error)})"
+        raise RuleFileError(path, package.distribution, reason) from error
+    path = getattr(module, "__file__", None) or path
+    rule = getattr(module, "RULE", None)
+    if not isinstance(rule, Rewrite):
+        raise RuleFileError(path, package.distribution, "it has no RULE")
+    if rule.code.lower() != name.split("_", 1)[0]:
+        reason = f"its rule has the code {rule.code}; the file is named after the code"
+        raise RuleFileError(path, package.distribution, reason)
+    return RuleFile(package, name, path, rule)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).rstrip('.')}"
 
 
 def find_rule(name: str) -> Rewrite:
     """Return the rule with a code or a name.
 
+    A rule of lastbit's own is found by its code without reading another file.
+
     Raises:
         InputError: there is none; the text names the nearest.
+        RuleFileError: a file holds no rule, or two files the same code or name.
     """
-    if (rule := _by_code(name)) is not None:
-        return rule
+    ours = Package(OURS, "lastbit")
+    for module in _modules(ours):
+        if module.split("_", 1)[0] == name.lower():
+            return _read(ours, module).rule
     rules = load_rules()
     for rule in rules.values():
         if name in (rule.name, rule.code, rule.code.lower()):
             return rule
     names = {word for rule in rules.values() for word in (rule.name, rule.code)}
     raise InputError([Problem(f"unknown rule {name!r}", did_you_mean(name, names))])
-
-
-def explain(name: str) -> str:
-    """Return what a rule means: its prose, claim, parameters, requirements, and its two graphs.
-
-    Raises:
-        InputError: there is no rule of that code or name.
-    """
-    rule = find_rule(name)
-    lines = [rule.prose.strip(), "", f"Claim: {rule.claim}"]
-    if rule.parameters:
-        lines += ["", "Parameters:"]
-        for parameter in rule.parameters:
-            given = "" if parameter.default is None else f" (default {parameter.default})"
-            lines.append(f"  {parameter.name}: {parameter.meaning}{given}")
-    if rule.requires:
-        lines += ["", "Requires:", *(f"  {require.text}" for require in rule.requires)]
-    graph = textwrap.indent(textwrap.dedent(rule.graph).strip(), "  ")
-    lines += ["", f"Before, at {', '.join(rule.at)}:", graph]
-    return "\n".join(lines) + "\n"

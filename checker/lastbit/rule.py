@@ -6,8 +6,9 @@ come of it; lastbit applies it at a site and then verifies the claim there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal
 
 from lastbit.change import Change
@@ -54,6 +55,8 @@ class Parameter:
         default: the value where a plan gives none; None makes it required.
         choices: the values allowed, for `choice`.
         axis: for `length`, the length of the axis that it divides, from the site.
+        counts: for `count`, what a promise says of it: `devices`, whose number changes the result,
+            or `rows`, a number of rows from which on the result is computed in another way.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Parameter:
     default: Value | None = None
     choices: tuple[str, ...] = ()
     axis: Callable[[Site], int] | None = None
+    counts: Literal["", "devices", "rows"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ class Example:
         parameters: the rule's parameters.
         requirement: for `rejects`, the requirement that fails.
         at: the names of the site; empty for those of the rule.
+        shows: for `breaks`, the first result that differs, with its bits before and after
+            (`y: 0x4b800000 -> 0x4b800002`); empty where the file does not say.
     """
 
     kind: Literal["holds", "breaks", "rejects"]
@@ -97,6 +103,7 @@ class Example:
     parameters: Mapping[str, Value]
     requirement: str = ""
     at: tuple[str, ...] = ()
+    shows: str = ""
 
 
 def holds(
@@ -107,10 +114,14 @@ def holds(
 
 
 def breaks(
-    parameters: Mapping[str, Value] | None = None, *, at: tuple[str, ...] = (), **inputs: object
+    parameters: Mapping[str, Value] | None = None,
+    *,
+    at: tuple[str, ...] = (),
+    shows: str = "",
+    **inputs: object,
 ) -> Example:
     """Return an example on which the two sides have other bits."""
-    return Example("breaks", inputs, parameters or {}, at=at)
+    return Example("breaks", inputs, parameters or {}, at=at, shows=shows)
 
 
 def rejects(
@@ -182,9 +193,41 @@ class Site:
 Edits = Mapping[str, Node]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """A program as it stands, and what its plan says of it; what a hazard reads.
+
+    Attributes:
+        program: the definitions at fixed sizes.
+        ranges: by input, the least and the greatest value that the plan declares.
+        stated: the values whose statement names an overflow policy.
+        rms: by input, the root mean square of the distribution that the plan declares.
+        before: the plan's first graph, where this is the second.
+    """
+
+    program: Definitions
+    ranges: Mapping[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
+    stated: frozenset[str] = frozenset()
+    rms: Mapping[str, float] = field(default_factory=dict)
+    before: Definitions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Danger:
+    """A place where a program is unsafe as it stands.
+
+    Attributes:
+        at: the names of the site, to which the rule's rewrite applies its remedy.
+        message: what can happen there, and on which inputs, in one sentence without full stop.
+    """
+
+    at: tuple[str, ...]
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A transform.
+    """A transform; or a hazard, which finds its own sites and rewrites them to what is safe.
 
     Attributes:
         code: the code of its family and number, such as `RED201`.
@@ -200,6 +243,11 @@ class Rewrite:
         requires: what must hold at a site.
         examples: inputs on which it holds, breaks, or is rejected.
         title: one sentence for a report, from the site; names in backticks.
+        loses: what may not survive it, of `domain`, `deterministic`, `batch_invariant` and
+            `layout_invariant`; it keeps the others.
+        finds: for a hazard, the unsafe places of a program. Its `graph` is then the unsafe form
+            beside safe ones, `at` every value that it finds there, each a site of its own, and
+            `rewrite` the remedy.
         placement: whether it only says where and when values are computed. It is judged like any
             other, and later transforms read the program as it was written.
     """
@@ -216,6 +264,8 @@ class Rewrite:
     requires: tuple[Require, ...] = ()
     examples: tuple[Example, ...] = ()
     title: Callable[[Site], str] | None = None
+    loses: tuple[str, ...] = ()
+    finds: Callable[[Standing], Iterable[Danger]] | None = None
     placement: bool = False
 
     @property

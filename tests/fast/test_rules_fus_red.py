@@ -17,17 +17,18 @@ from lastbit.change import Change
 from lastbit.definitions import Definitions, reference
 from lastbit.examples import LOOSER, ExampleError, applied, check_example, named_examples
 from lastbit.formats import BF16, bits_text
+from lastbit.patterns.windows import window
 from lastbit.registry import load_rules
 from lastbit.rule import Example, RejectedError, Rewrite, Site, Value, breaks, holds
 from lastbit.text import parse_program
 from lastbit.verify.agree import agree
-from lastbit.windows import window
 
 RULES = {
     code: rule
     for code, rule in load_rules().items()
     if code.startswith(("FUS1", "RED2")) and code < "RED250"
 }
+LAWS = ("FUS145",)  # settled by a law of the graph, which the field alone does not know
 EXAMPLES = {name: (rule, ex) for rule in RULES.values() for name, ex in named_examples(rule)}
 DATA = Path(__file__).parent.parent / "data" / "chapter_oracle.json"
 ORACLE = {entry["id"]: entry for entry in json.loads(DATA.read_text("utf-8"))["entries"]}
@@ -39,11 +40,16 @@ def outcome_on(code: str, graph: str, at: str, parameters: Mapping[str, Value], 
     return check_example(rule, Example("breaks", inputs, parameters))
 
 
+def written(graph: str, sizes: Mapping[str, int]) -> Definitions:
+    """Return the definitions of a program."""
+    program = parse_program(graph)
+    return Definitions(program.nodes(sizes, reference), program.outputs)
+
+
 def edited(code: str, graph: str, at: str, sizes: Mapping[str, int], **parameters: Value):
     """Return the definitions of a program before and after a rule."""
     rule = RULES[code]
-    program = parse_program(graph)
-    old = Definitions(program.nodes(sizes, reference), program.outputs)
+    old = written(graph, sizes)
     defaults = {p.name: p.default for p in rule.parameters if p.default is not None}
     return old, old.edited(rule.apply(Site(old, (at,), {**defaults, **parameters})))
 
@@ -71,7 +77,7 @@ def test_a_rule_shows_its_claim_on_an_ordinary_run(code: str) -> None:
     assert Change.BITWISE in shown
 
 
-@pytest.mark.parametrize("code", RULES)
+@pytest.mark.parametrize("code", [code for code in RULES if code not in LAWS])
 def test_the_field_finds_the_claim_of_a_rule_and_nothing_looser(code: str) -> None:
     rule = RULES[code]
     found = []
@@ -129,11 +135,16 @@ def test_an_example_that_states_the_wrong_thing_does_not_pass() -> None:
     other = check_example(split, holds({"n": 2}, x=(2**24, 1, 1, 1)))
     assert not other.passed
     assert other.message == "the bits differ: reassociation, where the rule claims reassociation."
-    refused = check_example(split, holds({"n": 8}, x=1))
+    tail = RULES["RED215"]
+    refused = check_example(tail, holds({"block": 3}, x=1))
     assert not refused.passed
-    assert refused.message == ("RED201 split-k at `y`: requirement `n <= K` fails for K=4, n=8.")
-    kept = check_example(split, Example("rejects", {"x": 1}, {"n": 2}, "n <= K"))
-    assert (kept.passed, kept.message) == (False, "`n <= K` refuses nothing here.")
+    assert refused.message == (
+        "RED215 drop-tail at `y`: requirement `block does not divide K` fails for K=3, block=3."
+    )
+    kept = check_example(
+        tail, Example("rejects", {"x": 1}, {"block": 2}, "block does not divide K")
+    )
+    assert (kept.passed, kept.message) == (False, "`block does not divide K` refuses nothing here.")
 
 
 def test_a_claim_that_is_too_strict_does_not_pass() -> None:
@@ -303,7 +314,7 @@ def test_a_schedule_is_replaced_however_the_sum_is_written(
     code: str, parameters: dict[str, Value], schedule: str, site: str
 ) -> None:
     _, new = edited(code, OPERANDS + site.format("seq"), "y", SIZES, **parameters)
-    want, _ = edited("RED206", OPERANDS + site.format(schedule), "y", SIZES, block=1)
+    want = written(OPERANDS + site.format(schedule), SIZES)
     inputs = [name for name in want.nodes if want.is_input(name)]
     assert new.closed(["y"], inputs).key() == want.closed(["y"], inputs).key()
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from lastbit.attention import TWO_BLOCKS, WHOLE_ROW, attention_at
 from lastbit.change import Change
 from lastbit.definitions import Definitions, reference
 from lastbit.examples import applied, check_example, named_examples
 from lastbit.interpret.evaluate import results
 from lastbit.interpret.exact import ExactDomain, exact_array
 from lastbit.interpret.policy import Policy
-from lastbit.quantized import ROW_SCALED
+from lastbit.patterns.attention import TWO_BLOCKS, WHOLE_ROW, attention_at
+from lastbit.patterns.quantized import ROW_SCALED
 from lastbit.reals import named
 from lastbit.registry import load_rules
 from lastbit.rule import Example, RejectedError, Site, Value

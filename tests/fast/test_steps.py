@@ -77,10 +77,11 @@ def test_what_the_plan_does_not_have_is_refused(
 
 def test_a_rule_that_does_not_apply_at_these_sizes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
-    path.write_text(PLAN.replace('rule = "block-partials"', 'rule = "split-k"')
-                    .replace('block = "B"', "n = 8"), "utf-8")  # fmt: skip
-    with pytest.raises(RejectedError, match="requirement `n <= K` fails for K=4, n=8"):
-        lastbit.step_graphs(str(path), "y.split-k", {"M": 1, "K": 4})
+    path.write_text(PLAN.replace('rule = "block-partials"', 'rule = "drop-tail"')
+                    .replace('block = "B"', "block = 2"), "utf-8")  # fmt: skip
+    message = "requirement `block does not divide K` fails for K=4, block=2"
+    with pytest.raises(RejectedError, match=message):
+        lastbit.step_graphs(str(path), "y.drop-tail", {"M": 1, "K": 4})
 
 
 def test_what_has_no_bits_is_refused() -> None:

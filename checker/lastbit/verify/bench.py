@@ -7,7 +7,7 @@ asked for, so that equal regions cost no more than finding out that they are equ
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -195,7 +195,12 @@ class Bench:
             return min(value, MOST_PIECES)
         if parameter.kind not in ("length", "schedule"):
             return value
-        factor = self._factor(self._axis(transform, parameter, whole), instance)
+        length = self._axis(transform, parameter, whole)
+        if parameter.kind == "length" and value == length:  # the whole axis, at any size
+            sizes = {instance.sizes[n] for n, axis in self.axes.items() if axis.true == length}
+            if len(sizes) == 1:
+                return sizes.pop()
+        factor = self._factor(length, instance)
         if factor == 1:
             return value
         if parameter.kind == "schedule":
@@ -228,7 +233,23 @@ class Bench:
                     if given not in found:
                         found.append(given)
                 varying.append(Varying(name, symbol, len(seen), span.low, span.high))
-        return found, varying
+        return found, [*varying, *self._declared(transform, found[0])]
+
+    def _declared(self, transform: Transform, given: Mapping[str, Value]) -> Iterator[Varying]:
+        """Yield the parameters of which their rule says that a promise depends on them."""
+        batch = self.plan.batch
+        for parameter in transform.rule.parameters:
+            name, value = parameter.name, given.get(parameter.name)
+            if not isinstance(value, int):
+                continue
+            if parameter.counts == "devices":
+                cause = f"the result depends on the number of devices, `{name}`"
+                yield Varying(name, "devices", 2, value, value + 1, cause)
+            if parameter.counts == "rows" and batch is not None:
+                span = self.plan.symbols[batch]
+                if span.low < value <= span.high:
+                    cause = f"{batch} in [{span.low}, {span.high}] may be below {value} or not"
+                    yield Varying(name, batch, 2, span.low, span.high, cause)
 
     def axes_of(self, transform: Transform, site: Site, edits: Edits) -> dict[str, Axis]:
         """Return the axes as a transform cuts them, besides what the program does.
@@ -243,6 +264,17 @@ class Bench:
                 axis.kept[0].update(axis.lengths - axes[name].lengths)
                 axis.kept[1].update(axis.counts - axes[name].counts)
         self._cut(axes, site, transform, edits)
+        return axes
+
+    def axes_cut_by(self, steps: Iterable[tuple[Transform, Site, Edits]]) -> dict[str, Axis]:
+        """Return the axes as several transforms cut them together, besides what the program does.
+
+        Args:
+            steps: each transform with its site at the plan's sizes, and what it does there.
+        """
+        axes = {name: axis.copy() for name, axis in self.axes.items()}
+        for transform, site, edits in steps:
+            self._cut(axes, site, transform, edits)
         return axes
 
     def _cut(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from lastbit.change import Change
+from lastbit.definitions import Definitions
 from lastbit.errors import InputError, LastbitError
 from lastbit.formats import bits_text
 from lastbit.graph import Node, Reduce, native_rounding, topological
+from lastbit.interpret.policy import Policy
 from lastbit.plan_model import Plan, Transform
 from lastbit.printing import print_graph
 from lastbit.records import (
@@ -24,7 +26,7 @@ from lastbit.records import (
 )
 from lastbit.rule import RejectedError, Value
 from lastbit.verify.bench import Bench
-from lastbit.verify.classify import ASSUMES, Case, Verdict, classify
+from lastbit.verify.classify import ASSUMES, CHANGE_OF, Case, Verdict, classify, within
 from lastbit.verify.domain import Misbehaviour, misbehaviours
 from lastbit.verify.drift import measure
 from lastbit.verify.promises import Varying, promises_of
@@ -37,7 +39,6 @@ MOST_VARIANTS = 8  # parameter values over a symbol's range that are judged
 MOST_FOLLOWED = 3  # steps by which a region is followed further into the program
 MOST_NODES = 4000  # nodes of a region that is judged at a true size
 MOST_ELEMENTS = 1 << 22  # elements of a region that is judged in the field
-MOST_SPECIAL = 1 << 13  # elements of a region that is put to special inputs
 MANY_NODES = 200  # nodes of a region of which fewer outputs are sampled
 FEW_OUTPUTS = 1 << 8  # sampled outputs of a region with very long sums
 MOST_TERMS = 1 << 24  # terms of scheduled sums that are added for one sample
@@ -107,10 +108,22 @@ class Decider:
         bench: the plan's program at any sizes.
         seed: selects every draw.
         tick: called while evaluating; may raise to stop.
+        drift: whether drift is measured.
     """
 
-    def __init__(self, bench: Bench, seed: int = 0, tick: Callable[[], None] | None = None) -> None:
-        self.bench, self.seed, self.tick = bench, seed, tick
+    effort = EFFORT  # elements evaluated in each search for a witness
+    special_sizes = 3  # sizes at which special inputs are tried
+    most_special = 1 << 13  # elements of a region that is put to special inputs
+
+    def __init__(
+        self,
+        bench: Bench,
+        seed: int = 0,
+        tick: Callable[[], None] | None = None,
+        *,
+        drift: bool = True,
+    ) -> None:
+        self.bench, self.seed, self.tick, self.drift = bench, seed, tick, drift
         self.small: list[Instance] = []
         self.witnesses: list[Instance] = []
         self._regions_of: dict[tuple[object, ...], Region | None] = {}
@@ -146,10 +159,11 @@ class Decider:
             notes.append(f"judged for {len(chosen)} of {len(variants)} parameter values")
         small = self._region(number, self.small[0], given, extend)
         domain = misbehaviours(
-            self._regions(number, self.witnesses[:3], given, extend), worst.change
+            self._regions(number, self.witnesses[: self.special_sizes], given, extend),
+            worst.change,
         )
         drift = None
-        if worst.change != Change.BITWISE:
+        if self.drift and worst.change != Change.BITWISE:
             drift, note = self._drift(number, whole, given, extend)
             notes += [note] if note else []
         true = self._region(number, self.bench.true, given, extend) or whole
@@ -164,6 +178,37 @@ class Decider:
             (_evidence(worst),),
             tuple(notes),
         )
+
+    def within(self, task: Task, change: Change) -> int | None:
+        """Return where the field alone shows that a transform changes no more than `change`.
+
+        No witness is sought, so this is quick; it is for a transform with one set of parameters.
+
+        Returns:
+            how many steps the region is followed for it; None where the field does not show it.
+        """
+        self._regions_of = {}
+        policy = next((p for p, kind in CHANGE_OF.items() if kind == change), None)
+        for extend in range(MOST_FOLLOWED + 1):
+            self._choose_sizes(task, extend)
+            cases = self._cases(task.number, task.variants[0], extend)
+            if policy is None or within(cases, policy, self.seed):
+                return extend
+            if not cases or (policy != Policy.REAL and within(cases, Policy.REAL, self.seed)):
+                return None
+        return None
+
+    def at_most(self, task: Task, change: Change) -> Judged | None:
+        """Return domain and promises where the change is `within` a kind; else None."""
+        extend = self.within(task, change)
+        if extend is None:
+            return None
+        number, given = task.number, task.variants[0]
+        small = self._region(number, self.small[0], given, extend)
+        regions = self._regions(number, self.witnesses[:2], given, extend)
+        domain = tuple(self._entry(m) for m in misbehaviours(regions, change))
+        promises = self._promises(small, task.varying)
+        return Judged(task.title, change, task.region.outputs, domain, promises)
 
     def _region(
         self,
@@ -186,11 +231,18 @@ class Decider:
         extend: int,
     ) -> Region | None:
         try:
-            old = self.bench.before(number, instance)
-            edits = self.bench.edits(number, instance, old, parameters)
-            return region_of(old, old.edited(edits), edits, extend)
+            old, new, changed = self._programs(number, instance, parameters)
+            return region_of(old, new, changed, extend)
         except (RejectedError, InputError):
             return None
+
+    def _programs(
+        self, number: int, instance: Instance, parameters: Mapping[str, Value] | None
+    ) -> tuple[Definitions, Definitions, Iterable[str]]:
+        """Return the definitions before and after a transform, and the names that it edits."""
+        old = self.bench.before(number, instance)
+        edits = self.bench.edits(number, instance, old, parameters)
+        return old, old.edited(edits), edits
 
     def _regions(
         self,
@@ -201,7 +253,7 @@ class Decider:
     ) -> Iterator[Region]:
         for instance in sizes:
             region = self._region(number, instance, parameters, extend)
-            if region is not None and cost_of(region) <= MOST_SPECIAL:
+            if region is not None and cost_of(region) <= self.most_special:
                 yield region
 
     def _choose_sizes(self, task: Task, extend: int) -> None:
@@ -236,9 +288,9 @@ class Decider:
                 Case(dict(instance.sizes), region)
                 for instance in sizes
                 if (region := self._region(number, instance, parameters, extend)) is not None
-                and cost_of(region) <= EFFORT
+                and cost_of(region) <= self.effort
             )
-            verdict = classify(cases, witnesses, self.seed, tick=self.tick)
+            verdict = classify(cases, witnesses, self.seed, self.effort, self.tick)
             if first is None:
                 first = verdict
             if verdict.change not in (Change.MATH, Change.UNKNOWN):
@@ -252,6 +304,8 @@ class Decider:
 
     def _same_trees(self, task: Task, parameters: Mapping[str, Value], cases: list[Case]) -> bool:
         """Return whether only the writing of schedules changes, where sums have one length each."""
+        if any(p.counts == "rows" for p in task.transform.rule.parameters):
+            return False  # with fewer rows than in the plan, another schedule may count
         default = parameters == task.variants[0]
         true = self.bench.true
         region = task.region if default else self._region(task.number, true, parameters)

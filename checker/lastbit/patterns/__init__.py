@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lastbit.definitions import reads
-from lastbit.formats import format_of
+from lastbit.formats import Format, format_of
 from lastbit.graph import (
     Const,
     Input,
@@ -29,9 +29,19 @@ from lastbit.graph import (
 )
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, MismatchError, Parameter, Require, Site
-from lastbit.schedule import AnyOrder, Lanes, Schedule, Seq, Split, parse_schedule, tree_of
+from lastbit.schedule import (
+    AnyOrder,
+    Lanes,
+    Schedule,
+    Seq,
+    Split,
+    formats,
+    parse_schedule,
+    tree_of,
+)
 
 N = TypeVar("N", bound=Node)
+T = TypeVar("T")
 
 
 # Finding and replacing.
@@ -42,16 +52,16 @@ def find(root: Node, kind: type[N], test: Callable[[N], bool] = lambda node: Tru
     return [node for node in topological([root]) if isinstance(node, kind) and test(node)]
 
 
-def only(found: Iterable[N], need: str) -> N:
-    """Return the one node that was found.
+def only(found: Iterable[T], need: str) -> T:
+    """Return the one that was found.
 
     Raises:
         MismatchError: there is none, or more than one; the text is `need`.
     """
-    nodes = tuple(found)
-    if len(nodes) != 1:
+    found = tuple(found)
+    if len(found) != 1:
         raise MismatchError(need)
-    return nodes[0]
+    return found[0]
 
 
 def is_map(node: Node, *fns: str) -> bool:
@@ -274,11 +284,6 @@ PIECES = Parameter("n", "count", "the number of pieces")
 TILE = Parameter("tile", "length", "terms that stay in one piece", 1, axis=sum_length)
 BLOCK = Parameter("block", "length", "terms in a block of K", axis=sum_length)
 
-PIECES_FIT = Require(
-    "n <= K",
-    lambda site: site.integer("n") <= sum_length(site),
-    lambda site: f"K={sum_length(site)}, n={site.integer('n')}",
-)
 NO_GRID = Require(
     "the value is rounded to a format that is no grid",
     lambda site: not outer_rounding(site.node).rounding.format.is_grid,
@@ -289,6 +294,42 @@ NO_GRID_FORMAT = Require(
     lambda site: not format_of(site.text("format")).is_grid,
     lambda site: f"format={site.text('format')}",
 )
+
+
+def wide_format(site: Site, parameter: str = "format") -> Format:
+    """Return a parameter that is a format.
+
+    Raises:
+        MismatchError: it is a grid, in which no sum is kept.
+    """
+    fmt = format_of(site.text(parameter))
+    if fmt.is_grid:
+        raise MismatchError(NO_GRID_FORMAT.text)
+    return fmt
+
+
+def one_format(schedule: Callable[[Site], Schedule]) -> Require:
+    """Return the requirement that a sum rounds to one format, with its schedule and another.
+
+    Args:
+        schedule: the other schedule.
+    """
+
+    def holds(site: Site) -> bool:
+        total = sum_of(site)
+        acc = total.acc.format.short
+        return all(formats(s, acc) == {acc} for s in (total.schedule, schedule(site)))
+
+    def facts(site: Site) -> str:
+        found = dict.fromkeys((str(sum_of(site).schedule), str(schedule(site))))
+        return " and ".join(f"`{text}`" for text in found)
+
+    return Require("every addition is in the accumulator's format", holds, facts)
+
+
+ONE_FORMAT = one_format(lambda site: sum_of(site).schedule)
+
+
 NO_RESULT = Require(
     "the value is no result of the program", lambda site: site.name not in site.program.outputs
 )

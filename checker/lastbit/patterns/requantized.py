@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lastbit.blocks import Block, block_of, blocks_of
 from lastbit.formats import F32
 from lastbit.graph import Map, Node, Reduce, Round, apply, concat, reshape, substitute, take
 from lastbit.patterns import replace, same_format
-from lastbit.quantized import Quantized, outermost
+from lastbit.patterns.blocks import Block, block_of, blocks_of
+from lastbit.patterns.quantized import Quantized, outermost
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, MismatchError
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lastbit.blocks import block_of, blocks_of
 from lastbit.definitions import reads
 from lastbit.graph import (
     Input,
@@ -23,6 +22,7 @@ from lastbit.graph import (
     topological,
 )
 from lastbit.patterns import find, is_map, past_views, replace, same_format
+from lastbit.patterns.blocks import block_of, blocks_of
 from lastbit.rule import Edits, MismatchError, Parameter, Require, Site
 
 ROW_SCALED = """

@@ -3,7 +3,7 @@
 The division of a weighted sum by the sum of the weights may be spread over named values, and
 the weights may be rounded on the way to either sum. A blockwise form is found by what it must
 look like: its blocks are read off, the form is written again from them, and both must be the
-same computation. What is found writes other forms of itself (`lastbit.online_softmax`).
+same computation. What is found writes other forms of itself (`lastbit.patterns.online_softmax`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from lastbit.blocks import Block, whole_of
 from lastbit.definitions import reads
 from lastbit.graph import Input, Map, Node, Reduce, Round, View, substitute, topological
-from lastbit.online_softmax import Attention, Operand
 from lastbit.patterns import is_map
+from lastbit.patterns.blocks import Block, whole_of
+from lastbit.patterns.online_softmax import Attention, Operand
 from lastbit.rounding import Rounding
 from lastbit.rule import MismatchError, Parameter, Require, Site
 

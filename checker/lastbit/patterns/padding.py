@@ -18,15 +18,12 @@ from lastbit.graph import (
     topological,
     with_args,
 )
-from lastbit.rule import MismatchError, Parameter, Require, Site
+from lastbit.rule import MismatchError, Parameter, Site
 from lastbit.schedule import Lanes, Promote, Schedule, Seq, Split
 
 IDENTITY = {"sum": const(0), "max": Const(float("-inf")), "min": Const(float("inf"))}
 
 PAD = Parameter("pad", "count", "elements appended to the axis")
-SOME_PAD = Require(
-    "1 <= pad", lambda site: site.integer("pad") >= 1, lambda site: f"pad={site.integer('pad')}"
-)
 
 
 def reductions(root: Node) -> list[Reduce]:
@@ -53,7 +50,7 @@ def masked(root: Node, pad: int) -> Node:
     def padded(node: Reduce, x: Node) -> Node:
         if node.op == "sum" and not _ends_alone(node.schedule):
             raise MismatchError("zeros at the end do not change the sum's tree")
-        return _append(x, node.axis, pad, IDENTITY[node.op])
+        return _append(x, node.axis, pad, IDENTITY.get(node.op, IDENTITY["max"]))
 
     return _rebuilt(root, chosen, padded)
 

@@ -6,15 +6,17 @@ The recurrence is that of Milakov and Gimelshein, "Online normalizer calculation
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from lastbit.blocks import Block, block_of, blocks_of
 from lastbit.formats import F32
 from lastbit.graph import Node, Reduce, Round, apply, native_rounding, reshape, take
 from lastbit.patterns import replace, same_format
+from lastbit.patterns.blocks import Block, block_of, blocks_of
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, Site
+
+Follow = Callable[[Node, Node], tuple[Node, Node]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +128,25 @@ class Attention:
             return State(top, total, None)
         return State(top, total, self.weighted.of(weights, self.axis, block, self.state))
 
-    def run(self, blocks: Iterable[Block], rescale: bool = True) -> State:
+    def run(
+        self, blocks: Iterable[Block], rescale: bool = True, follow: Follow | None = None
+    ) -> State:
         """Return the state after several blocks, each sum rounded as a kernel rounds it.
 
         Args:
             blocks: the blocks in the order in which they are read.
             rescale: whether the sums follow the running maximum when it grows.
+            follow: to what a block's weights are relative, and the exact factor of the sums before
+                it, from the old reference and the new maximum; by default the new maximum, and the
+                exponential of how far it is above the old.
         """
         first, *rest = blocks
         state = self.part(first)
         for block in rest:
             own = Reduce("max", take(self.scores, self.axis, *block), self.axis)
             top = rounded(apply("max", state.top, own), self.format)
-            factor = self.round(apply(self.fn, apply("sub", state.top, top)))
+            top, exact = (follow or self.followed)(state.top, top)
+            factor = self.round(exact)
             new = self.part(block, top)
             old = [state.total, state.weighted]
             if rescale:
@@ -150,6 +158,10 @@ class Attention:
             assert total is not None
             state = State(top, total, weighted)
         return state
+
+    def followed(self, old: Node, top: Node) -> tuple[Node, Node]:
+        """Return a new maximum, and the factor of sums that were relative to an older reference."""
+        return top, apply(self.fn, apply("sub", old, top))
 
     def merged(self, blocks: Iterable[Block], log: str, exp: str) -> Node:
         """Return the results of blocks on their own, merged by their log-sum-exps.
