@@ -6,28 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 
 from lastbit.change import Change
+from lastbit.codes import DIFFERENCE_CODES
+from lastbit.demands import budget_at, budget_record, violations
 from lastbit.errors import InputError, Problem
+from lastbit.hazards import dangers
 from lastbit.plan import load_plan
 from lastbit.plan_model import Allow, Budget, Plan, Transform
-from lastbit.records import Budget as BudgetRecord
 from lastbit.records import Location
-from lastbit.result import Finding, Result, Step, environment
+from lastbit.regions import regions_of
+from lastbit.result import Finding, Region, Result, Step, environment
 from lastbit.verify.decide import Judged
-from lastbit.verify.difference import with_differences
+from lastbit.verify.difference import with_bits, with_differences
 from lastbit.verify.judge import Judge
 from lastbit.verify.literals import with_size_symbols
+from lastbit.verify.worst import run_worst
 
 Progress = Callable[[int, int, str], None]
-
-# The codes of findings about a difference of two graphs, which no rule made.
-DIFFERENCE_CODES = {
-    Change.BITWISE: "FUS100",
-    Change.REASSOCIATION: "RED200",
-    Change.ROUNDING: "FUS100",
-    Change.GRID: "QNT300",
-    Change.MATH: "FUS100",
-    Change.UNKNOWN: "FUS100",
-}
 
 
 def lint_plans(
@@ -53,29 +47,35 @@ def lint_plans(
     problems: list[Problem] = []
     for path in paths:
         try:
-            plans.append(with_differences(with_size_symbols(load_plan(path, day))))
+            plans.append(with_bits(with_differences(with_size_symbols(load_plan(path, day)))))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
     total = sum(len(plan.transforms) for plan in plans)
     steps: list[Step] = []
+    regions: list[Region] = []
     findings: list[Finding] = []
     for plan in plans:
         own: list[Step] = []
+        verdicts: list[Judged] = []
+        judge = Judge(plan, seed)
         if progress is not None and plan.transforms:
             progress(len(steps), total, plan.transforms[0].id)
-        for number, (transform, judged) in enumerate(Judge(plan, seed).run(), 1):
+        for number, (transform, judged) in enumerate(run_worst(judge), 1):
             step, found = _step(plan, transform, judged, own)
             own.append(step)
+            verdicts.append(judged)
             findings += found
             if progress is not None and number < len(plan.transforms):
                 progress(len(steps) + number, total, plan.transforms[number].id)
         steps += own
-        findings += _expired(plan)
+        together, found = regions_of(plan, judge.wholes, verdicts)
+        regions += together
+        findings += [*found, *dangers(plan, judge.bench), *_expired(plan)]
     if progress is not None:
         progress(total, total, "")
-    return Result.of("lint", steps, findings, environment(seed, day))
+    return Result.of("lint", steps, findings, environment(seed, day), regions)
 
 
 def _step(
@@ -84,7 +84,7 @@ def _step(
     rule = transform.rule
     place = transform.place
     location = Location(plan.file, place.line or None, place.column or None)
-    budget = _budget(plan, transform, judged)
+    budget = budget_at(plan, (*transform.at, *judged.outputs))
     messages = list(_violations(transform, judged, budget))
     allow = _allowed(plan, transform, judged) if messages else None
     severity = "error" if allow is None else "note"
@@ -114,7 +114,7 @@ def _step(
         drift=judged.drift,
         witness=judged.witness,
         evidence=judged.evidence,
-        budget=None if budget is None else _record(budget),
+        budget=budget_record(budget),
         allowed=allow is not None,
         allow_reason=None if allow is None else allow.reason,
         notes=notes,
@@ -123,60 +123,17 @@ def _step(
     return step, findings
 
 
-def _budget(plan: Plan, transform: Transform, judged: Judged) -> Budget | None:
-    """Return the demand at the values that a step changes: a node's own, else the plan's."""
-    for name in (*transform.at, *judged.outputs):
-        if name in plan.node_budgets:
-            return plan.node_budgets[name]
-    return plan.budget
-
-
-def _record(budget: Budget) -> BudgetRecord:
-    return BudgetRecord(
-        None if budget.change is None else str(budget.change),
-        {name: float(value) for name, value in budget.max_ulp.items()},
-        budget.elementwise,
-        budget.promises,
-    )
-
-
 def _violations(transform: Transform, judged: Judged, budget: Budget | None) -> Iterator[str]:
-    """Yield a sentence for each demand that a step does not meet."""
+    """Yield a sentence for each demand that a step does not meet, those of its rule included."""
     label = f"{transform.rule.name} at {', '.join(f'`{n}`' for n in transform.at)}"
     if judged.rejected:
         yield judged.rejected.removeprefix(f"{transform.rule.code} ").rstrip(".")
         return
-    change = judged.change
-    most = budget.change if budget is not None and budget.change is not None else None
-    if change == Change.UNKNOWN:
-        yield f"{label}: the kind of change is unknown"
-    elif most is not None and change > most:
-        yield f"{label} is a change of `{change}`; the budget allows `{most}`"
-    elif most is None and change == Change.MATH:
-        yield f"{label} computes another function of real numbers"
-    claim = transform.rule.claim
+    for _, sentence in violations(label, judged, budget):
+        yield sentence
+    claim, change = transform.rule.claim, judged.change
     if change > claim and change != Change.UNKNOWN:
         yield f"{label} claims `{claim}`, but is a change of `{change}`"
-    for entry in judged.domain:
-        if entry.new_non_finite:
-            yield f"{label} brings {entry.kind} on {entry.inputs}"
-    if budget is None:
-        return
-    drift = judged.drift
-    if drift is not None and drift.format in budget.max_ulp:
-        limit = float(budget.max_ulp[drift.format])
-        value = drift.max_ulp if budget.elementwise else drift.max_ulp_at_scale
-        unit = "ulp" if budget.elementwise else "ulp at scale"
-        if value is None or value > limit:
-            shown = "an unknown number of" if value is None else f"{value:g}"
-            yield f"{label} drifts by {shown} {unit} of {drift.format}; allowed: {limit:g}"
-    for name in budget.promises:
-        promise = judged.promises.get(name)
-        if promise is None or promise.after is not True:
-            word = name.replace("_", "-")
-            broken = promise is not None and promise.after is False
-            why = f": {promise.cause}" if promise is not None and promise.cause else ""
-            yield f"{label} {'is not' if broken else 'is not known to be'} {word}{why}"
 
 
 def _allowed(plan: Plan, transform: Transform, judged: Judged) -> Allow | None:

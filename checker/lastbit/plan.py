@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 
 from lastbit.change import Change
+from lastbit.codes import GENERAL
 from lastbit.errors import Place, did_you_mean
 from lastbit.machines import MACHINES
 from lastbit.plan_graph import read_graphs
@@ -47,6 +48,7 @@ SCHEMA = 1
 FAMILIES = ("FUS", "RED", "DET", "QNT", "CVT", "DOM", "COST")
 TABLES = ("schema", "graph", "after", "inputs", "transform", "target", "budget", "allow")
 FIELDS = ("rule", "at", "branch", "id")  # of every transform; the rule's own follow
+HAZARDS = ("error", "warning")  # what a hazard may be
 MAX_TRANSFORMS = 100_000
 
 
@@ -81,7 +83,7 @@ class _Loader:
     def __init__(self, root: Section, today: date, rules: Mapping[str, Rewrite]) -> None:
         self.root, self.source, self.today = root, root.source, today
         self.rules = {word: rule for rule in rules.values() for word in (rule.name, rule.code)}
-        self.codes = {*FAMILIES, *(rule.code for rule in rules.values())}
+        self.codes = {*FAMILIES, *GENERAL, *(rule.code for rule in rules.values())}
         self.heads = {code[:end] for code in self.codes for end in range(3, len(code) + 1)}
         self.parameters = dict.fromkeys(p.name for rule in rules.values() for p in rule.parameters)
         root.only(*TABLES)
@@ -134,7 +136,7 @@ class _Loader:
         return section.choice("machine", MACHINES, "machine")
 
     def _budget(self, section: Section, *more: str) -> Budget:
-        section.only("change", "max_ulp", "elementwise", "promises", *more)
+        section.only("change", "max_ulp", "elementwise", "promises", "hazards", *more)
         changes = [change.value for change in Change if change != Change.UNKNOWN]
         change = section.choice("change", changes, "kind of change")
         promises = section.texts("promises")
@@ -147,6 +149,7 @@ class _Loader:
             max_ulp=as_budget_ulp(section),
             elementwise=section.flag("elementwise"),
             promises=tuple(promises),
+            hazards=section.choice("hazards", HAZARDS, "severity"),
             place=section.place(),
         )
 

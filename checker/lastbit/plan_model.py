@@ -126,6 +126,7 @@ class Budget:
         max_ulp: the most that is allowed in ulp, by the short name of a format.
         elementwise: whether `max_ulp` counts ulp of each result rather than ulp at scale.
         promises: the promises that must hold afterwards.
+        hazards: what a hazard of the graph as it stands is: `error` or `warning`; None: no demand.
         place: where the plan states it.
     """
 
@@ -133,6 +134,7 @@ class Budget:
     max_ulp: Mapping[str, Fraction] = field(default_factory=dict)
     elementwise: bool = False
     promises: tuple[str, ...] = ()
+    hazards: str | None = None
     place: Place = NOWHERE
 
 

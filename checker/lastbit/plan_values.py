@@ -76,14 +76,15 @@ def read_input(section: Section, folder: pathlib.Path) -> Distribution | DataFil
     text = section.text("distribution")
     if text is None:
         return None
-    found = _distribution(text)
+    found = read_distribution(text)
     if isinstance(found, Problem):
         section.report("distribution", found.message, found.remedy)
         return None
     return Distribution(*found, limits)
 
 
-def _distribution(text: str) -> tuple[str, tuple[Fraction, ...]] | Problem:
+def read_distribution(text: str) -> tuple[str, tuple[Fraction, ...]] | Problem:
+    """Return the kind and the parameters of a distribution such as `normal(0, 1)`."""
     match = _CALL.fullmatch(text)
     if not match:
         return Problem(f"{shown(text)} is no distribution", f"Allowed: {_FORMS}.")

@@ -1,4 +1,4 @@
-"""Run the witness of a step again, from nothing but the result file."""
+"""Run the witness of a step or a region again, from nothing but the result file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lastbit.graph import Graph, native_rounding
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.exact import ExactDomain, Objects, exact_array
 from lastbit.interpret.policy import Policy
-from lastbit.result import Step, Witness, read_result
+from lastbit.result import Region, Step, Witness, read_result
 from lastbit.text import parse_program
 
 
@@ -22,13 +22,13 @@ class Replayed:
     """A witness, run again.
 
     Attributes:
-        step: the step.
+        step: the step, or the region.
         witness: its witness.
         before: bits of the differing elements, as they come out now.
         after: the same on the other side.
     """
 
-    step: Step
+    step: Step | Region
     witness: Witness
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -76,19 +76,21 @@ def replay(path: str, identity: str) -> Replayed:
     return Replayed(step, witness, sides[0], sides[1])
 
 
-def find_witness(path: str, identity: str) -> tuple[Step, Witness]:
-    """Return a step of a result file and its witness.
+def find_witness(path: str, identity: str) -> tuple[Step | Region, Witness]:
+    """Return a step or a region of a result file and its witness.
 
     Raises:
         InputError: there is no such step, or it has no witness with a program.
     """
     result = read_result(path)
-    step = result.step(identity)
+    step = result.verdict(identity)
     if step is None:
-        remedy = did_you_mean(identity, (s.id for s in result.steps)) if result.steps else ""
+        names = [verdict.id for verdict in result.verdicts]
+        remedy = did_you_mean(identity, names) if names else ""
         raise InputError([Problem(f"there is no step {identity!r}", remedy, Place(path))])
     if step.witness is None or step.witness.program is None:
-        message = f"the step {identity!r} has no witness"
+        what = "step" if isinstance(step, Step) else "region"
+        message = f"the {what} {identity!r} has no witness"
         reason = f"Its change is `{step.change}`; a witness shows a change that was decided."
         raise InputError([Problem(message, reason, Place(path))])
     return step, step.witness

@@ -11,6 +11,7 @@ every field is always written, and what is not known is null. Formats go by thei
         cost: Cost           bytes, launches, memory
         witness: Witness     the smallest input found that shows the kind of change
         evidence: Evidence   what decided, and under which assumptions
+      regions: Region        several transforms that meet, judged as one change
       findings: Finding      what a reader must act on, or should know
 """
 
@@ -71,6 +72,7 @@ __all__ = [
     "Location",
     "Program",
     "Promise",
+    "Region",
     "Result",
     "Step",
     "Summary",
@@ -85,6 +87,7 @@ __all__ = [
 ]
 
 SCHEMA = "lastbit.result/1"
+MOST_NAMES = 8  # names of a region that its label lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,64 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Region:
+    """The verdict on several transforms that meet, taken as one change.
+
+    Attributes:
+        id: unique in the result; by default `<first of at>.region`.
+        location: the plan.
+        at: names of the values that the transforms apply to.
+        steps: ids of the transforms, in the order of the plan.
+        change: the kind of change from the program before all of them to that after all.
+        set_by: id of the first step whose own change is that of the whole; null where the steps
+            cancel, or nothing changes.
+        domain: empty when the domain is kept.
+        promises: by name, in the order of `PROMISES`.
+        drift: null where nothing was measured.
+        witness: null for `bitwise` and `unknown`.
+        evidence: what decided.
+        budget: the loosest of what the plan demands of the steps; null where it demands nothing.
+        allowed: whether an `[[allow]]` of the plan covers the finding.
+        allow_reason: the reason written there.
+        notes: further sentences for the reader.
+        same_as: id of a step, or of an earlier equal region, whose verdict this one repeats.
+    """
+
+    id: str
+    location: Location
+    at: tuple[str, ...]
+    steps: tuple[str, ...]
+    change: str
+    set_by: str | None = None
+    domain: tuple[DomainEntry, ...] = ()
+    promises: Mapping[str, Promise] = field(default_factory=dict)
+    drift: Drift | None = None
+    witness: Witness | None = None
+    evidence: tuple[Evidence, ...] = ()
+    budget: Budget | None = None
+    allowed: bool = False
+    allow_reason: str | None = None
+    notes: tuple[str, ...] = ()
+    same_as: str | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of(self.change, CHANGES, "change")
+
+    @property
+    def title(self) -> str:
+        """Say which steps are meant."""
+        return f"{', '.join(f'`{step}`' for step in self.steps)} as one change"
+
+    @property
+    def label(self) -> str:
+        """Name the region as a reader knows it (`` region of `g`: 2 transforms together ``)."""
+        names = ", ".join(f"`{name}`" for name in self.at[:MOST_NAMES])
+        if len(self.at) > MOST_NAMES:
+            names += f" and {len(self.at) - MOST_NAMES} more"
+        return f"region of {names}: {len(self.steps)} transforms together"
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something a reader must act on, or should know.
 
@@ -157,7 +218,7 @@ class Finding:
         severity: `error` fails the run; `warning` and `note` do not.
         message: one sentence.
         location: the place in the plan.
-        step: id of the step it is about; null for a hazard of the graph as it stands.
+        step: id of the step or region it is about; null for a hazard of the graph as it stands.
     """
 
     code: str
@@ -197,6 +258,7 @@ class Result:
         findings: in the order of file, line and code.
         decided: steps decided, steps there are; `unknown` is not decided.
         environment: facts that the result depends on, as texts.
+        regions: transforms that meet, each with one verdict; they are not counted as steps.
     """
 
     command: str
@@ -204,6 +266,7 @@ class Result:
     findings: tuple[Finding, ...]
     decided: tuple[int, int]
     environment: Mapping[str, str] = field(default_factory=dict)
+    regions: tuple[Region, ...] = ()
 
     @classmethod
     def of(
@@ -212,6 +275,7 @@ class Result:
         steps: Sequence[Step],
         findings: Sequence[Finding],
         environment: Mapping[str, str],
+        regions: Sequence[Region] = (),
     ) -> Result:
         """Return a result with its findings sorted and its decided steps counted."""
         decided = sum(step.change != "unknown" for step in steps)
@@ -219,7 +283,14 @@ class Result:
             findings,
             key=lambda f: (f.location.file, f.location.line or 0, f.code, f.step or "", f.message),
         )
-        return cls(command, tuple(steps), tuple(order), (decided, len(steps)), dict(environment))
+        return cls(
+            command,
+            tuple(steps),
+            tuple(order),
+            (decided, len(steps)),
+            dict(environment),
+            tuple(regions),
+        )
 
     @property
     def summary(self) -> Summary:
@@ -238,6 +309,15 @@ class Result:
         """Return the step with this id, or None."""
         return next((step for step in self.steps if step.id == identity), None)
 
+    @property
+    def verdicts(self) -> tuple[Step | Region, ...]:
+        """Return the steps, then the regions."""
+        return (*self.steps, *self.regions)
+
+    def verdict(self, identity: str) -> Step | Region | None:
+        """Return the step or the region with this id, or None."""
+        return next((verdict for verdict in self.verdicts if verdict.id == identity), None)
+
 
 def environment(seed: int, today: date) -> dict[str, str]:
     """Return the facts that a result depends on: versions, seed and date."""
@@ -249,9 +329,11 @@ def environment(seed: int, today: date) -> dict[str, str]:
 def to_json(result: Result) -> dict[str, Any]:
     """Return the JSON document of a result; equal results give equal documents."""
     plain = to_plain(result)
-    for step in plain["steps"]:
-        step["plan"] = step["location"]["file"]
-    head = {key: plain.pop(key) for key in ("command", "environment", "decided")}
+    for verdict in (*plain["steps"], *plain["regions"]):
+        verdict["plan"] = verdict["location"]["file"]
+    head = {
+        key: plain.pop(key) for key in ("command", "environment", "decided", "steps", "regions")
+    }
     return {"schema": SCHEMA, **head, **plain, "summary": to_plain(result.summary)}
 
 

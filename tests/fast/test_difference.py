@@ -75,3 +75,26 @@ def test_a_missing_result_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         lint_plans([plan(tmp_path, after)])
     assert "the graph does not give `z`, a result of [graph]." in str(caught.value)
+
+
+def test_the_worst_tree_over_the_range_of_a_size_counts(tmp_path: Path) -> None:
+    # At the typical size, 512 rows, the split has one piece: the same tree as before.
+    after = (
+        "g: bf16 = matmul(x, w) acc f32 split(max(1, 4 // ceil(M / 128)))\nt: bf16 = silu(g)\n"
+        "y: bf16 = t + r\nz: bf16 = r * r\nreturn y, z\n"
+    )
+    (step,) = lint_plans([plan(tmp_path, after)]).steps
+    assert step.change == "reassociation"
+    assert step.notes == ("this is the verdict on the schedules at M = 1",)
+    assert step.promises["batch_invariant"].after is False
+
+
+def test_a_result_without_a_format_is_an_error(tmp_path: Path) -> None:
+    after = (
+        "g: bf16 = matmul(x, w) acc f32 seq\nt: bf16 = silu(g)\n"
+        "y: real = t + r\nz: bf16 = r * r\nreturn y, z\n"
+    )
+    with pytest.raises(InputError) as caught:
+        lint_plans([plan(tmp_path, after)])
+    message = "the result `y` is not rounded, so it has no bits. Give it a format in place of"
+    assert message in str(caught.value)

@@ -124,7 +124,7 @@ def test_a_rule_that_does_not_apply_is_an_error_and_the_rest_is_judged(tmp_path:
     assert [step.change for step in result.steps] == ["unknown", "rounding"]
     assert result.decided == (1, 2)
     assert messages(result) == [
-        ("RED201", "error", "split-k at `z`: requirement `the value is made from one sum` fails")
+        ("RED201", "error", "split-k at `z`: requirement `the value holds one sum` fails")
     ]
 
 

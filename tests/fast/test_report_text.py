@@ -45,6 +45,13 @@ after.toml  difference                                                          
     evidence  sampled 4,096 draws at M = 2; M = 3 assuming finite, no overflow: \
 no difference found on 4,096 inputs
 
+plan.toml  region of `t`, `g`, `g2`, `u2`: 3 transforms together                          \
+rounding, set by t.drop-rounding
+    `t.drop-rounding`, `g.split-k`, `g2.split-k` as one change
+    promises  deterministic
+    note      drift not measured: the region reads more than fits
+    budget    allows `rounding`: kept
+
 after.toml:12  DOM301 warning: the scale `s` is divided by without a floor
 
 decided 3 of 4 steps; 2 reassociation, 1 rounding, 1 unknown; 3 findings (1 error)

@@ -93,9 +93,10 @@ def test_schema_and_model_name_the_same_fields(kind, name):
     assert sorted(SCHEMA["$defs"][name]["required"]) == sorted(field.name for field in fields(kind))
 
 
-def test_schema_and_step_name_the_same_fields_and_the_plan():
-    names = [field.name for field in fields(Step)]
-    assert sorted(SCHEMA["$defs"]["step"]["required"]) == sorted([*names, "plan"])
+@pytest.mark.parametrize(("kind", "name"), [(Step, "step"), (model.Region, "region")])
+def test_schema_and_verdict_name_the_same_fields_and_the_plan(kind, name):
+    names = [field.name for field in fields(kind)]
+    assert sorted(SCHEMA["$defs"][name]["required"]) == sorted([*names, "plan"])
 
 
 def test_the_lists_of_allowed_texts_are_those_of_the_schema():
@@ -174,6 +175,8 @@ def test_a_step_is_found_by_its_id():
     result = read_result(str(SAMPLE))
     assert result.step("g.split-k") is result.steps[1]
     assert result.step("g.splitk") is None
+    assert result.verdict("g.split-k") is result.steps[1]
+    assert result.verdict("g.region") is result.regions[0]
 
 
 @pytest.mark.parametrize(

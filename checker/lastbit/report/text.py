@@ -1,4 +1,4 @@
-"""Text for a terminal: one block for each step, and the totals on the last line.
+"""Text for a terminal: one block for each step and region, and the totals on the last line.
 
     plan.toml:58  FUS102 drop-rounding at `t`                                        rounding
         `t` = round(silu(g), bf16) no longer happens before `z`
@@ -25,6 +25,7 @@ from lastbit.result import (
     Evidence,
     Finding,
     Promise,
+    Region,
     Result,
     Step,
     Witness,
@@ -50,10 +51,12 @@ _COLORS = {
 def render(result: Result, *, color: bool = False, json_path: str | None = None) -> str:
     """Return the report; `json_path`, where the same result was written, gives replay commands."""
     by_step: dict[str | None, list[Finding]] = {}
-    known = {step.id for step in result.steps}
+    known = {verdict.id for verdict in result.verdicts}
     for finding in result.findings:
         by_step.setdefault(finding.step if finding.step in known else None, []).append(finding)
     blocks = [_step(step, by_step.get(step.id, []), color, json_path) for step in result.steps]
+    for region in result.regions:
+        blocks.append(_region(region, by_step.get(region.id, []), color, json_path))
     loose = by_step.get(None, [])
     if loose:
         blocks.append("\n".join(_loose_finding(finding, color) for finding in loose))
@@ -92,7 +95,20 @@ def _step(step: Step, findings: list[Finding], color: bool, json_path: str | Non
     return "\n".join(lines)
 
 
-def _body(step: Step, json_path: str | None) -> Iterator[str]:
+def _region(region: Region, findings: list[Finding], color: bool, json_path: str | None) -> str:
+    head = f"{region.location}  {region.label}"
+    verdict = region.change + (" + domain" if region.domain else "")
+    set_by = f", set by {region.set_by}" if region.set_by else ""
+    lines = [f"{head:<{_VERDICT_COLUMN}}  {_paint(verdict, region.change, color)}{set_by}"]
+    body = _body(region, json_path)
+    if region.same_as:
+        body = iter([f"same as {region.same_as}", _row("steps", ", ".join(region.steps))])
+    lines += [f"    {line}" for line in body]
+    lines += [f"    {line}" for line in _demands(region, findings, color)]
+    return "\n".join(lines)
+
+
+def _body(step: Step | Region, json_path: str | None) -> Iterator[str]:
     yield step.title
     for entry in step.domain:
         yield _row("domain", _domain(entry))
@@ -103,7 +119,7 @@ def _body(step: Step, json_path: str | None) -> Iterator[str]:
     promises = [_promise(name, step.promises[name]) for name in PROMISES if name in step.promises]
     if promises:
         yield _row("promises", ", ".join(promises))
-    if step.cost:
+    if isinstance(step, Step) and step.cost:
         yield _row("cost", _cost(step.cost))
     if step.witness:
         replay = f"    lastbit replay {json_path}#{step.id}" if json_path else ""
@@ -119,7 +135,7 @@ def _row(name: str, text: str) -> str:
     return f"{name:<8}  {text}"
 
 
-def _demands(step: Step, findings: list[Finding], color: bool) -> Iterator[str]:
+def _demands(step: Step | Region, findings: list[Finding], color: bool) -> Iterator[str]:
     if step.budget:
         worst = next((s for s in ("error", "warning") if _has(findings, s)), "kept")
         yield _row("budget", f"{_budget(step.budget)}: {_paint(worst, worst, color)}")

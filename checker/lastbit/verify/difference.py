@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lastbit.change import Change
-from lastbit.definitions import Definitions, reads
+from lastbit.definitions import Definitions, reads, reference
+from lastbit.errors import InputError
+from lastbit.graph import native_rounding
 from lastbit.plan_model import Plan, Transform
 from lastbit.rule import Edits, Rewrite, Site
 from lastbit.verify.bench import Bench
@@ -23,12 +25,34 @@ def with_differences(plan: Plan) -> Plan:
     after = bench.other(bench.true)
     assert after is not None
     transforms = []
-    for number, names in enumerate(_groups(before, after), 1):
+    for number, names in enumerate(groups(before, after), 1):
         at = tuple(name for name in names if name in before.nodes) or names
         identity = "difference" if number == 1 else f"difference-{number}"
         place = plan.after.place(names[0])
         transforms.append(Transform(identity, _rule(names), at, place=place))
     return replace(plan, transforms=tuple(transforms))
+
+
+def with_bits(plan: Plan) -> Plan:
+    """Return a plan, all results of which are values of a format.
+
+    Raises:
+        InputError: a result is a real number, which has no bits to compare.
+    """
+    problems = []
+    for program in (plan.program, plan.after):
+        results = program.outputs if program is not None and plan.transforms else ()
+        exact = [st for st in program.statements if st.rounding is None] if program else []
+        for statement in exact:
+            if statement.name not in results or program is None:
+                continue
+            node = program.nodes(plan.sizes(), reference)[statement.name]
+            if native_rounding(node) is None:
+                message = f"the result `{statement.name}` is not rounded, so it has no bits"
+                problems.append(statement.problem(message, "Give it a format in place of `real`."))
+    if problems:
+        raise InputError(problems)
+    return plan
 
 
 def _rule(names: tuple[str, ...]) -> Rewrite:
@@ -50,7 +74,7 @@ def _rule(names: tuple[str, ...]) -> Rewrite:
     )
 
 
-def _groups(before: Definitions, after: Definitions) -> list[tuple[str, ...]]:
+def groups(before: Definitions, after: Definitions) -> list[tuple[str, ...]]:
     """Return the names whose definitions differ, those that read one another together."""
     changed = {
         name: None

@@ -5,28 +5,36 @@ from __future__ import annotations
 import multiprocessing
 import os
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from lastbit.change import Change
 from lastbit.graph import Input, Node, substitute
 from lastbit.plan_model import Plan, Transform
 from lastbit.rule import RejectedError, Site
 from lastbit.schedule import Schedule, bind, symbols
+from lastbit.text import Program
 from lastbit.verify.bench import Bench
+from lastbit.verify.compose import Composer, Reach, WholeDecider, groups
 from lastbit.verify.decide import Decider, Judged, Task
 from lastbit.verify.promises import Varying
 from lastbit.verify.region import Region, region_of
 from lastbit.verify.rename import rename_entry, rename_text, rename_witness
+from lastbit.verify.wholes import Whole, applied_in, bounded, by_law, whole
 
 MOST_VALUES = 2048  # sizes of a range at which a schedule is evaluated
 FEW_TASKS = 4  # tasks that are not worth another process
 
 Key = tuple[object, ...]
+Work = Callable[[Callable[[Any], Judged], Iterable[Any]], Iterator[Judged]]
 
 
 class Judge:
-    """Judges the transforms of one plan, in order.
+    """Judges the transforms of one plan, in order, and those that meet as one change.
+
+    `wholes` holds the latter once all transforms are judged.
 
     Args:
         plan: the plan.
@@ -37,7 +45,12 @@ class Judge:
     def __init__(self, plan: Plan, seed: int = 0, processes: int | None = None) -> None:
         self.plan, self.seed, self.processes = plan, seed, processes
         self.bench = Bench(plan)
-        self._varying = self._text_varying()
+        self.wholes: tuple[Whole, ...] = ()
+        self._written = self._text_varying(plan.program)
+        self._varying = dict(self._written)
+        # Of two graphs each has its own schedules; else the program's, as transforms change them.
+        self._after = self._varying if plan.after is None else self._text_varying(plan.after)
+        self._reaches: dict[int, Reach] = {}
 
     def run(self) -> Iterator[tuple[Transform, Judged]]:
         """Yield each transform with its verdict."""
@@ -50,23 +63,64 @@ class Judge:
                 origins[item.number] = first.setdefault(self._key(item), item.number)
                 if origins[item.number] == item.number:
                     tasks.append(item)
-        verdicts = self._decided(tasks)
-        known: dict[int, tuple[Judged, Region]] = {}
-        for transform, item in zip(self.plan.transforms, surveyed, strict=True):
-            if isinstance(item, Judged):
-                yield transform, item
-                continue
-            origin = origins[item.number]
-            if origin == item.number:
-                known[origin] = next(verdicts), item.region
-                yield transform, known[origin][0]
-            else:
-                yield transform, _again(origin, *known[origin], item)
+        decider = Decider(self.bench, self.seed)
+        composer = Composer(self.bench, (self._written, self._varying))
+        wholes = WholeDecider(composer, self.seed)
+        steps: dict[int, Judged] = {}
+        known: dict[int, Region] = {}
+        with self._workers(tasks, decider.decide, wholes.decide_whole) as work:
+            verdicts = work(decider.decide, tasks)
+            for number, (transform, item) in enumerate(
+                zip(self.plan.transforms, surveyed, strict=True)
+            ):
+                if isinstance(item, Judged):
+                    steps[number] = item
+                elif (origin := origins[number]) == number:
+                    steps[number], known[number] = next(verdicts), item.region
+                else:
+                    steps[number] = _again(origin, steps[origin], known[origin], item)
+                yield transform, steps[number]
+            self.wholes = tuple(
+                self._whole(composer, steps, lambda items: work(wholes.decide_whole, items))
+            )
 
-    def _text_varying(self) -> dict[str, tuple[Varying, ...]]:
+    def _whole(
+        self,
+        composer: Composer,
+        steps: dict[int, Judged],
+        decided: Callable[[Sequence[tuple[int, ...]]], Iterator[Judged]],
+    ) -> Iterator[Whole]:
+        """Yield the verdicts on transforms that meet; equal regions are judged once."""
+        plan = self.plan
+        found: list[tuple[tuple[int, ...], Whole | Task | str]] = []
+        for numbers in [] if plan.after is not None else groups(self._reaches):
+            applied = applied_in(plan, numbers, steps)
+            found.append((numbers, by_law(numbers, steps) or composer.task(applied)))
+        first: dict[Key, int] = {}
+        origins = {
+            place: first.setdefault(self._key(item, applied_in(plan, numbers, steps)), place)
+            for place, (numbers, item) in enumerate(found)
+            if isinstance(item, Task)
+        }
+        alone = [n for place, (n, _) in enumerate(found) if origins.get(place) == place]
+        verdicts = decided([applied_in(plan, numbers, steps) for numbers in alone])
+        known: dict[int, tuple[Judged, Region]] = {}
+        for place, (numbers, item) in enumerate(found):
+            if isinstance(item, Whole):
+                yield item
+            elif isinstance(item, str):
+                yield whole(plan, numbers, steps, bounded(numbers, steps, item))
+            elif (origin := origins[place]) == place:
+                known[place] = next(verdicts), item.region
+                yield whole(plan, numbers, steps, known[place][0])
+            else:
+                judged = _again(origin, *known[origin], item)
+                yield whole(plan, numbers, steps, judged)
+
+    def _text_varying(self, program: Program) -> dict[str, tuple[Varying, ...]]:
         """Return by name the schedules of the program that depend on a size."""
         out = {}
-        for st in self.plan.program.statements:
+        for st in program.statements:
             if st.schedule is None:
                 continue
             found = []
@@ -97,12 +151,14 @@ class Judge:
         title = self._title(transform, site)
         region = region_of(program, program.edited(edits), edits)
         axes = bench.axes_of(transform, site, edits)
+        if region is not None and not transform.branch:
+            self._reaches[number] = Reach.of(program, edits)
         variants, varying = bench.variants(transform)
         if region is None:
             note = "nothing that the program returns depends on it"
             return Judged(title, Change.BITWISE, notes=(note,))
         before = tuple(v for name in region.before.values for v in self._varying.get(name, ()))
-        after = tuple(v for name in region.after.values for v in self._varying.get(name, ()))
+        after = tuple(v for name in region.after.values for v in self._after.get(name, ()))
         if not transform.branch and not transform.rule.placement:
             for name in edits:
                 self._varying[name] = (*self._varying.get(name, ()), *varying)
@@ -114,6 +170,7 @@ class Judge:
         if transform.rule.title is None:
             return transform.rule.summary
         variants, varying = self.bench.variants(transform)
+        varying = [parameter for parameter in varying if not parameter.cause]
         if not varying:
             return transform.rule.title(site)
         names = {parameter.parameter for parameter in varying}
@@ -121,8 +178,13 @@ class Judge:
         title = transform.rule.title(replace(site, parameters=largest))
         return f"{title} ({'; '.join(map(str, varying))})"
 
-    def _key(self, task: Task) -> Key:
-        """Return a key that two tasks share if only the names of their values differ."""
+    def _key(self, task: Task, steps: Sequence[int] = ()) -> Key:
+        """Return a key that two tasks share if only the names of their values differ.
+
+        Args:
+            task: the task.
+            steps: the places of its transforms, where they are several.
+        """
         region = task.region
         new: dict[bytes, Node] = {
             node.key: Input(f"input {i}", node.format, shape=node.shape)
@@ -131,35 +193,43 @@ class Judge:
         roots = [*region.before.results, *region.after.results]
         nodes = substitute(roots, new)
         drawn = tuple(repr(self.plan.inputs.get(node.name)) for node in region.inputs)
-        rule = task.transform.rule.code
+        rule = tuple(self.plan.transforms[n].rule.code for n in steps or (task.number,))
         facts = repr((task.variants, task.varying))
         return (*(nodes[root.key].key for root in roots), rule, facts, drawn)
 
-    def _decided(self, tasks: Sequence[Task]) -> Iterator[Judged]:
-        """Yield the verdict on each task, in order."""
+    @contextmanager
+    def _workers(
+        self, tasks: Sequence[Task], *functions: Callable[[Any], Judged]
+    ) -> Iterator[Work]:
+        """Give what maps a function over items in order, on several cores where that pays."""
         workers = min(self.processes or len(os.sched_getaffinity(0)), len(tasks))
-        decider = Decider(self.bench, self.seed)
         if workers < 2 or len(tasks) < FEW_TASKS or not _can_fork():
-            yield from map(decider.decide, tasks)
+            yield map
             return
-        _forked[:] = [decider, tasks]
+        _forked[:] = [tasks, *functions]
         with multiprocessing.get_context("fork").Pool(workers) as pool:
-            yield from pool.imap(_decide_forked, range(len(tasks)))
+
+            def spread(function: Callable[[Any], Judged], items: Iterable[Any]) -> Iterator[Judged]:
+                which = functions.index(function)
+                known = range(len(tasks)) if items is tasks else items
+                return pool.imap(_call_forked, [(which, item) for item in known])
+
+            yield spread
 
 
-_forked: list[object] = []
+_forked: list[Any] = []
 
 
-def _decide_forked(number: int) -> Judged:
-    """Decide a task that this process inherited."""
-    decider, tasks = _forked
-    assert isinstance(decider, Decider)
-    assert isinstance(tasks, Sequence)
+def _call_forked(call: tuple[int, Any]) -> Judged:
+    """Decide what this process inherited: a task by its number, or steps by their places."""
+    which, item = call
+    tasks, *functions = _forked
     try:
-        return decider.decide(tasks[number])
+        judged: Judged = functions[which](tasks[item] if isinstance(item, int) else item)
     except Exception:
         # Not every exception survives the way back; its text does.
         raise RuntimeError(traceback.format_exc()) from None
+    return judged
 
 
 def _can_fork() -> bool:

@@ -85,6 +85,13 @@ def region_of(
     return Region(old.closed(outputs, cut), new.closed(outputs, cut))
 
 
+def inside_of(old: Definitions, new: Definitions, changed: Iterable[str]) -> frozenset[str]:
+    """Return the values of the region that a change of definitions makes, without its inputs."""
+    inside = {name for name in changed if name in old.nodes or name in new.nodes}
+    _close(old, new, inside)
+    return frozenset(inside)
+
+
 def _users(old: Definitions, new: Definitions, name: str) -> set[str]:
     return {*old.consumers(name), *new.consumers(name)}
 
