@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lastbit.change import Change as Change
+    from lastbit.checking import CheckResult as CheckResult
+    from lastbit.checking import check as check
     from lastbit.formats import FORMATS as FORMATS
     from lastbit.formats import Format as Format
     from lastbit.formats import bits_text as bits_text
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from lastbit.schedule import parse_schedule as parse_schedule
     from lastbit.steps import step_graphs as step_graphs
     from lastbit.text import parse_program as parse_program
+    from lastbit.tracing.spec import Spec as Spec
+    from lastbit.tracing.tensor import Tensor as Tensor
+    from lastbit.tracing.tensor import named as named
+    from lastbit.tracing.tensor import opaque as opaque
     from lastbit.ulps import ulp as ulp
     from lastbit.ulps import ulp_distance as ulp_distance
 
@@ -38,6 +44,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "change": ("Change",),
+    "checking": ("CheckResult", "check"),
     "formats": ("FORMATS", "Format", "bits_text", "decode", "encode", "format_of"),
     "lint": ("lint_plans",),
     "orders": ("merge_orders",),
@@ -49,6 +56,8 @@ _HOMES = {
     "schedule": ("parse_schedule",),
     "steps": ("step_graphs",),
     "text": ("parse_program",),
+    "tracing.spec": ("Spec",),
+    "tracing.tensor": ("Tensor", "named", "opaque"),
     "ulps": ("ulp", "ulp_distance"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -57,11 +66,14 @@ __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its module."""
-    if name not in _HOME:
+    """Import a public name from its module; operators, formats and named reals too."""
+    if name in _HOME:
+        return getattr(import_module(f"lastbit.{_HOME[name]}"), name)
+    found = None if name.startswith("_") else import_module("lastbit.tracing.vocabulary").word(name)
+    if found is None:
         raise AttributeError(f"module 'lastbit' has no attribute {name!r}")
-    return getattr(import_module(f"lastbit.{_HOME[name]}"), name)
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *import_module("lastbit.tracing.vocabulary").WORDS})

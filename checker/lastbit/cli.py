@@ -24,6 +24,7 @@ from lastbit.errors import LastbitError, did_you_mean
 CLEAN, FINDINGS, BAD_INPUT, DEFECT, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 COMMANDS = {
+    "check": "Compare two functions: the same, and if not, what kind of change.",
     "lint": "Judge each transform of a plan.",
     "replay": "Run a step's witness again, or write it as a script.",
     "rules": "List the rules.",

@@ -1,0 +1,149 @@
+"""`lastbit check`: compare two functions."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+import click
+
+from lastbit.change import Change
+from lastbit.commands.shared import Outputs, give, report_options, run_options
+from lastbit.records import PROMISES
+
+_SIZES = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?")
+_CHANGES = [change.value for change in Change if change != Change.UNKNOWN]
+
+HELP = """Say what kind of change it is to compute AFTER in place of BEFORE.
+
+Both are functions, FILE.py:NAME, written with lastbit's own operators. Nothing rounds but
+`.to(format)`; a sum is exact unless it is given an accumulator and the tree that adds it up.
+Exit code 1: findings that fail.
+
+\b
+    # idea.py
+    import lastbit
+    def before(x, w):
+        g = lastbit.matmul(x, w, acc="f32", schedule="seq").to("bf16")
+        return lastbit.silu(g).to("bf16")
+    def after(x, w):
+        g = lastbit.matmul(x, w, acc="f32", schedule="split(4)")
+        return lastbit.silu(g).to("bf16")
+    before.inputs = {"x": "bf16[M, 4096]", "w": "bf16[4096, 64]"}
+
+\b
+    lastbit check idea.py:before idea.py:after --symbol M=1..8192 --batch M
+
+The inputs are those of --input, else of the attribute `inputs` of the functions, else of their
+defaults and annotations (`x=lastbit.bf16("M", 4096)`). The files are run.
+"""
+
+
+def _inputs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, spec = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise click.BadParameter(f"{text!r} is no input; write 'x=bf16[M, 4096]'.")
+        found[name.strip()] = spec.strip()
+    return found
+
+
+def _symbols(
+    _: click.Context, __: click.Parameter, given: tuple[str, ...]
+) -> dict[str, tuple[int, int]]:
+    found = {}
+    for text in given:
+        match = _SIZES.fullmatch(text)
+        if not match:
+            raise click.BadParameter(f"{text!r} gives no sizes; write M=1..8192 or M=64.")
+        name, low, high = match.groups()
+        found[name] = (int(low), int(high or low))
+    return found
+
+
+def _ulp(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, float]:
+    found = {}
+    for text in given:
+        name, _equals, value = text.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise click.BadParameter(f"{text!r} gives no ulp; write bf16=1.") from None
+    return found
+
+
+@click.command("check", help=HELP, short_help="Compare two functions.")
+@click.argument("before", metavar="BEFORE")
+@click.argument("after", metavar="AFTER")
+@click.option(
+    "--input",
+    "inputs",
+    metavar="NAME=FORMAT[SIZES]",
+    multiple=True,
+    callback=_inputs,
+    help="Format and shape of an input, 'x=bf16[M, 4096]', and how it is drawn, "
+    "'x=bf16[M, 4096] normal(0, 1) in [-8, 8]'; repeatable.",
+)
+@click.option(
+    "--symbol",
+    "symbols",
+    metavar="NAME=LOW..HIGH",
+    multiple=True,
+    callback=_symbols,
+    help="The sizes of a symbol, M=1..8192 or M=64; repeatable. Otherwise 1 to about 2000.",
+)
+@click.option("--batch", metavar="NAME", help="The symbol that counts rows.")
+@click.option("--max-change", type=click.Choice(_CHANGES), help="The most that is allowed.")
+@click.option(
+    "--max-ulp",
+    metavar="FORMAT=ULP",
+    multiple=True,
+    callback=_ulp,
+    help="The most that is allowed in ulp at scale; repeatable.",
+)
+@click.option("--elementwise", is_flag=True, help="Count --max-ulp in ulp of each result.")
+@click.option(
+    "--promise",
+    "promises",
+    type=click.Choice(PROMISES),
+    multiple=True,
+    help="A promise that AFTER must keep; repeatable.",
+)
+@report_options
+@run_options(today="The day that the result names")
+def command(
+    before: str,
+    after: str,
+    inputs: dict[str, str],
+    symbols: dict[str, tuple[int, int]],
+    batch: str | None,
+    max_change: str | None,
+    max_ulp: dict[str, float],
+    elementwise: bool,
+    promises: tuple[str, ...],
+    shown: str,
+    outputs: Outputs,
+    seed: int,
+    today: date,
+    quiet: bool,
+) -> int:
+    """Judge the change, print the report, write the others, and return the exit code."""
+    from lastbit.checking import check
+    from lastbit.tracing.targets import load_targets
+
+    first, second = load_targets(before, after)
+    verdict = check(
+        first,
+        second,
+        inputs=inputs,
+        symbols=symbols,
+        batch=batch,
+        max_change=max_change,
+        max_ulp=max_ulp,
+        elementwise=elementwise,
+        promises=promises,
+        seed=seed,
+        today=today,
+    )
+    return give(verdict.result, shown, outputs, quiet)

@@ -1,0 +1,109 @@
+"""What the commands that judge have in common: where reports go, the seed and the day."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any, TypeVar
+
+import click
+
+from lastbit.cli import wants_color
+from lastbit.files import write_atomically
+from lastbit.report import FORMATS, renderer
+from lastbit.report import text as text_report
+from lastbit.result import Result
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Outputs = tuple[tuple[str, str], ...]
+
+
+def _outputs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Outputs:
+    pairs = []
+    for text in given:
+        name, _equals, path = text.partition("=")
+        if name not in FORMATS or not path:
+            allowed = ", ".join(FORMATS)
+            raise click.BadParameter(f"{text!r} is no FORMAT=PATH; formats: {allowed}.")
+        pairs.append((name, path))
+    return tuple(pairs)
+
+
+def _date(_: click.Context, __: click.Parameter, given: str | None) -> date:
+    if given is None:
+        return _default_day()
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise click.BadParameter(f"{given!r} is no date; write one as 2026-01-31.") from None
+
+
+def _default_day() -> date:
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if not epoch:
+        return date.today()
+    try:
+        return datetime.fromtimestamp(int(epoch), UTC).date()
+    except (ValueError, OverflowError, OSError):
+        message = f"SOURCE_DATE_EPOCH is {epoch!r}; it must be a number of seconds."
+        raise click.UsageError(message) from None
+
+
+def report_options(command: Command) -> Command:
+    """Add the options `--format` and `--output`."""
+    shown = click.option(
+        "--format", "shown", type=click.Choice(FORMATS), default="text", show_default=True
+    )
+    outputs = click.option(
+        "--output",
+        "outputs",
+        metavar="FORMAT=PATH",
+        multiple=True,
+        callback=_outputs,
+        help="Write a report to a file as well; repeatable.",
+    )
+    return shown(outputs(command))
+
+
+def run_options(today: str) -> Callable[[Command], Command]:
+    """Return what adds the options `--seed`, `--today` and `--quiet`.
+
+    Args:
+        today: what the day is for.
+    """
+    seed = click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Seed of every draw.",
+    )
+    day = click.option(
+        "--today",
+        metavar="YYYY-MM-DD",
+        callback=_date,
+        help=f"{today}; else SOURCE_DATE_EPOCH, else today.",
+    )
+    quiet = click.option(
+        "-q", "--quiet", is_flag=True, help="Text: the last line only. No progress."
+    )
+    return lambda command: seed(day(quiet(command)))
+
+
+def give(result: Result, shown: str, outputs: Outputs, quiet: bool) -> int:
+    """Write a result to its files, print it, and return the exit code."""
+    for name, path in outputs:
+        write_atomically(path, renderer(name)(result))
+    click.echo(_shown(result, shown, outputs, quiet), nl=False)
+    return result.exit_code
+
+
+def _shown(result: Result, name: str, outputs: Outputs, quiet: bool) -> str:
+    if name != "text":
+        return renderer(name)(result)
+    if quiet:
+        return text_report.last_line(result) + "\n"
+    json_path = next((path for kind, path in outputs if kind == "json"), None)
+    return text_report.render(result, color=wants_color(sys.stdout), json_path=json_path)

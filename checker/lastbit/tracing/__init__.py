@@ -1,0 +1,1 @@
+"""Trace functions that are written with lastbit's own array-like operators."""
