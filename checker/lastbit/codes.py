@@ -1,4 +1,4 @@
-"""Codes of findings that no single rule made: about a difference of two graphs, or a region."""
+"""Codes of findings that no single rule made: about differences, regions, and cost."""
 
 from __future__ import annotations
 
@@ -16,4 +16,33 @@ GENERAL = {
     "FUS100": "two graphs differ, or several transforms together do more than the plan allows",
     "RED200": "the same, where only the trees of sums differ",
     "QNT300": "the same, where a quantization differs",
+    "COST701": """a transform moves more bytes than before
+
+Why it matters: a fusion saves the writing and reading of a value, and where every tile of the
+result computes the value anew, each reads its operands again. With a wide operand and a narrow
+result that costs more than it saves: a row of 16-bit numbers that 12 columns of tiles quantize is
+read 12 times, where its codes, stored once, would be read 12 times at half the width.
+How it is counted: bytes across the interface between the working set of a block and the next
+storage level; a cache between the blocks is not counted. Kernels are those of the plan, changed by
+its transforms, at its sizes; a kernel without a tile reads each operand once.
+Source: Lam, Rothberg and Wolf, "The cache performance and optimizations of blocked algorithms"
+(ASPLOS 1991).""",
+    "COST702": """a block does not fit on the device
+
+Why it matters: such a kernel does not start, or keeps its running sums in local memory, which is
+the device's memory.
+How it is counted: a block holds the operands of its sums, once for each buffer, its running sums,
+and what it needs in a second pass. It has to fit into the shared memory that one block may have;
+with `threads` and `registers` in its `[[kernel]]`, into the slots and registers of an SM too.
+Source: NVIDIA, "CUDA C++ Programming Guide", table "Technical Specifications per Compute
+Capability".""",
+    "COST703": """the pass that adds up the pieces of a split sum costs more than the split saves
+
+Why it matters: pieces of a sum keep more of the device busy, and each leaves a partial sum behind
+that is written, and read by one launch more. Where the tiles alone fill the device there is nothing
+to save.
+How it is counted: the bytes of the launches that differ, at the bandwidth of the device, of which
+an SM without a block leaves its share unused. The overhead of a launch is not counted. It needs
+`device` in `[target]` and the rows and columns of the tile.
+Source: Osama et al., "Stream-K" (arXiv 2301.03598), on tiles that do not fill a device.""",
 }

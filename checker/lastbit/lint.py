@@ -7,6 +7,7 @@ from datetime import date
 
 from lastbit.change import Change
 from lastbit.codes import DIFFERENCE_CODES
+from lastbit.costing import Account, Ledger
 from lastbit.demands import budget_at, budget_record, violations
 from lastbit.errors import InputError, Problem
 from lastbit.hazards import dangers
@@ -60,10 +61,12 @@ def lint_plans(
         own: list[Step] = []
         verdicts: list[Judged] = []
         judge = Judge(plan, seed)
+        ledger = Ledger(plan, judge.bench)
         if progress is not None and plan.transforms:
             progress(len(steps), total, plan.transforms[0].id)
         for number, (transform, judged) in enumerate(run_worst(judge), 1):
-            step, found = _step(plan, transform, judged, own)
+            account = ledger.step(number - 1, transform)
+            step, found = _step(plan, transform, judged, account, own)
             own.append(step)
             verdicts.append(judged)
             findings += found
@@ -79,13 +82,13 @@ def lint_plans(
 
 
 def _step(
-    plan: Plan, transform: Transform, judged: Judged, earlier: Sequence[Step]
+    plan: Plan, transform: Transform, judged: Judged, account: Account, earlier: Sequence[Step]
 ) -> tuple[Step, list[Finding]]:
     rule = transform.rule
     place = transform.place
     location = Location(plan.file, place.line or None, place.column or None)
     budget = budget_at(plan, (*transform.at, *judged.outputs))
-    messages = list(_violations(transform, judged, budget))
+    messages = list(shortfalls(transform, judged, budget))
     allow = _allowed(plan, transform, judged) if messages else None
     severity = "error" if allow is None else "note"
     findings = [
@@ -98,7 +101,10 @@ def _step(
         )
         for message in messages
     ]
+    findings += _cost_findings(plan, transform, account, budget, location)
     notes = judged.notes if not judged.rejected else (*judged.notes, judged.rejected)
+    if account.cost is None and not judged.rejected:
+        notes = (*notes, f"cost not counted: {account.why}")
     step = Step(
         id=transform.id,
         title=judged.title,
@@ -112,6 +118,7 @@ def _step(
         domain=judged.domain,
         promises=judged.promises,
         drift=judged.drift,
+        cost=account.cost,
         witness=judged.witness,
         evidence=judged.evidence,
         budget=budget_record(budget),
@@ -123,7 +130,21 @@ def _step(
     return step, findings
 
 
-def _violations(transform: Transform, judged: Judged, budget: Budget | None) -> Iterator[str]:
+def _cost_findings(
+    plan: Plan, transform: Transform, account: Account, budget: Budget | None, location: Location
+) -> Iterator[Finding]:
+    """Yield what a reader should know of a step's cost; it fails only where the plan says so."""
+    severity = "note" if budget is None or budget.cost is None else budget.cost
+    for code, message in account.findings:
+        allow = next((a for a in plan.allows if a.covers(code, transform.at)), None)
+        if allow is None:
+            yield Finding(code, severity, message, location, transform.id)
+        else:
+            text = f"{message}; allowed: {allow.reason}"
+            yield Finding(code, "note", text, location, transform.id)
+
+
+def shortfalls(transform: Transform, judged: Judged, budget: Budget | None) -> Iterator[str]:
     """Yield a sentence for each demand that a step does not meet, those of its rule included."""
     label = f"{transform.rule.name} at {', '.join(f'`{n}`' for n in transform.at)}"
     if judged.rejected:

@@ -26,6 +26,7 @@ from lastbit.plan_model import (
     Transform,
     Value,
 )
+from lastbit.plan_running import read_device, read_latency, read_launches
 from lastbit.plan_section import Section, shown
 from lastbit.plan_source import read_source
 from lastbit.plan_values import as_budget_ulp, read_input, read_parameter
@@ -46,9 +47,20 @@ __all__ = [
 
 SCHEMA = 1
 FAMILIES = ("FUS", "RED", "DET", "QNT", "CVT", "DOM", "COST")
-TABLES = ("schema", "graph", "after", "inputs", "transform", "target", "budget", "allow")
+TABLES = (
+    "schema",
+    "graph",
+    "after",
+    "inputs",
+    "kernel",
+    "transform",
+    "device",
+    "target",
+    "budget",
+    "allow",
+)
 FIELDS = ("rule", "at", "branch", "id")  # of every transform; the rule's own follow
-HAZARDS = ("error", "warning")  # what a hazard may be
+SEVERITIES = ("error", "warning")  # what a hazard, or a finding about cost, may be
 MAX_TRANSFORMS = 100_000
 
 
@@ -95,7 +107,7 @@ class _Loader:
             version = root.values.get("schema", SCHEMA)
             if type(version) is not int or version != SCHEMA:
                 root.refuse("schema", str(SCHEMA))
-        budget = root.section("budget")
+        budget, target = root.section("budget"), root.section("target")
         return Plan(
             file=self.source.file,
             name=graphs.name,
@@ -105,10 +117,13 @@ class _Loader:
             batch=graphs.batch,
             inputs=dict(self._inputs()),
             transforms=self._transforms(),
-            machine=self._machine(),
+            machine=self._machine(target),
             budget=self._budget(budget, "node") if budget else None,
             node_budgets=dict(self._node_budgets(budget)) if budget else {},
             allows=tuple(filter(None, map(self._allow, root.sections("allow")))),
+            device=read_device(root, target),
+            latency_ns=read_latency(target),
+            launches=read_launches(root, graphs),
         )
 
     def _named(self, name: str, what: str, parent: Section) -> Iterator[tuple[str, Section]]:
@@ -128,15 +143,14 @@ class _Loader:
             if found is not None:
                 yield name, found
 
-    def _machine(self) -> str | None:
-        section = self.root.section("target")
-        if section is None:
+    def _machine(self, target: Section | None) -> str | None:
+        if target is None:
             return None
-        section.only("machine")
-        return section.choice("machine", MACHINES, "machine")
+        target.only("machine", "device", "latency_ns")
+        return target.choice("machine", MACHINES, "machine")
 
     def _budget(self, section: Section, *more: str) -> Budget:
-        section.only("change", "max_ulp", "elementwise", "promises", "hazards", *more)
+        section.only("change", "max_ulp", "elementwise", "promises", "hazards", "cost", *more)
         changes = [change.value for change in Change if change != Change.UNKNOWN]
         change = section.choice("change", changes, "kind of change")
         promises = section.texts("promises")
@@ -149,7 +163,8 @@ class _Loader:
             max_ulp=as_budget_ulp(section),
             elementwise=section.flag("elementwise"),
             promises=tuple(promises),
-            hazards=section.choice("hazards", HAZARDS, "severity"),
+            hazards=section.choice("hazards", SEVERITIES, "severity"),
+            cost=section.choice("cost", SEVERITIES, "severity"),
             place=section.place(),
         )
 

@@ -12,6 +12,8 @@ from datetime import date
 from fractions import Fraction
 
 from lastbit.change import Change
+from lastbit.cost.devices import Device
+from lastbit.cost.placement import Tile
 from lastbit.errors import Place
 from lastbit.expression import Expression
 from lastbit.rule import Rewrite
@@ -127,6 +129,7 @@ class Budget:
         elementwise: whether `max_ulp` counts ulp of each result rather than ulp at scale.
         promises: the promises that must hold afterwards.
         hazards: what a hazard of the graph as it stands is: `error` or `warning`; None: no demand.
+        cost: what a finding about cost is: `error` or `warning`; None: no demand.
         place: where the plan states it.
     """
 
@@ -135,6 +138,7 @@ class Budget:
     elementwise: bool = False
     promises: tuple[str, ...] = ()
     hazards: str | None = None
+    cost: str | None = None
     place: Place = NOWHERE
 
 
@@ -164,6 +168,21 @@ class Allow:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel as the plan describes it.
+
+    Attributes:
+        values: what it computes; it stores those that other kernels read, and results.
+        tile: the part that one block computes at a time, and what the block is.
+        place: where the plan states it.
+    """
+
+    values: tuple[str, ...]
+    tile: Tile
+    place: Place = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A plan.
 
@@ -180,6 +199,9 @@ class Plan:
         budget: what is demanded of every step; None: nothing is.
         node_budgets: what is demanded at a value, by its name; it counts there before `budget`.
         allows: the accepted findings, expired ones included.
+        device: the device that kernels run on, or None.
+        latency_ns: how long a load takes there, or None.
+        launches: the kernels that the plan describes; every other value is one of its own.
     """
 
     file: str
@@ -194,6 +216,9 @@ class Plan:
     budget: Budget | None = None
     node_budgets: Mapping[str, Budget] = field(default_factory=dict)
     allows: tuple[Allow, ...] = ()
+    device: Device | None = None
+    latency_ns: int | None = None
+    launches: tuple[Launch, ...] = ()
 
     def sizes(self, at: str = "typical") -> dict[str, int]:
         """Return a size for each symbol: its `low`, `high` or `typical` one."""

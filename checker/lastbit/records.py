@@ -225,20 +225,50 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
+class Fit:
+    """How the blocks of each side sit on a device, as pairs (before, after).
+
+    Attributes:
+        device: its name.
+        blocks: blocks that an SM holds at once, of the launch of which it holds the fewest; null
+            where its tile is not known.
+        admitted: the same by resource, the tightest afterwards first: `threads`, `registers`,
+            `shared memory` and `blocks`, as far as the plan says what a block needs.
+        occupancy: the share of an SM's warps that they are; null where threads are not known.
+        in_flight: bytes that they have under way, over those that the bandwidth needs; null where
+            threads, loads or latency are not known.
+        ridge: FLOP per byte from which on the device is limited by its matrix units.
+    """
+
+    device: str
+    blocks: tuple[int | None, int | None]
+    admitted: Mapping[str, tuple[int | None, int | None]]
+    occupancy: tuple[float | None, float | None]
+    in_flight: tuple[float | None, float | None]
+    ridge: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
-    """What each side moves and holds, as pairs (before, after).
+    """What the launches that differ move and hold, as pairs (before, after).
 
     Attributes:
         bytes: bytes across the interface to the next storage level.
-        local_bytes: bytes of local storage that a block holds.
+        local_bytes: bytes of local storage that a block holds; null where its tile is not known.
         launches: kernels launched.
-        peak_bytes: greatest number of bytes alive at once.
+        peak_bytes: greatest number of bytes of the whole program alive at once.
+        flops: additions, multiplications and other operations; null in older results.
+        fit: null where the plan names no device, or no tile is known.
+        at: the sizes at which it was counted, of the symbols that have a range.
     """
 
     bytes: tuple[int, int]
-    local_bytes: tuple[int, int]
+    local_bytes: tuple[int | None, int | None]
     launches: tuple[int, int]
     peak_bytes: tuple[int, int]
+    flops: tuple[int, int] | None = None
+    fit: Fit | None = None
+    at: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from lastbit.records import (
     DomainEntry,
     Drift,
     Evidence,
+    Fit,
     Location,
     Program,
     Promise,
@@ -69,6 +70,7 @@ __all__ = [
     "Drift",
     "Evidence",
     "Finding",
+    "Fit",
     "Location",
     "Program",
     "Promise",
@@ -108,7 +110,7 @@ class Step:
         domain: empty when the domain is kept.
         promises: by name, in the order of `PROMISES`.
         drift: null where nothing was measured.
-        cost: null where nothing was counted.
+        cost: null where nothing was counted; a note says why.
         witness: null for `bitwise` and `unknown`.
         evidence: what decided.
         budget: what the plan demands here; null where it demands nothing.

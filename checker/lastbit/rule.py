@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Literal
 
 from lastbit.change import Change
+from lastbit.cost.placement import Placement
 from lastbit.definitions import Definitions
 from lastbit.errors import LastbitError
 from lastbit.graph import Node, Round
@@ -250,6 +251,8 @@ class Rewrite:
             `rewrite` the remedy.
         placement: whether it only says where and when values are computed. It is judged like any
             other, and later transforms read the program as it was written.
+        places: where its values are computed, from the site: what the cost of a placement follows
+            from. Without it a transform costs what its new definitions cost.
     """
 
     code: str
@@ -267,6 +270,7 @@ class Rewrite:
     loses: tuple[str, ...] = ()
     finds: Callable[[Standing], Iterable[Danger]] | None = None
     placement: bool = False
+    places: Callable[[Site], Placement] | None = None
 
     @property
     def summary(self) -> str:

@@ -11,6 +11,7 @@ import math
 from fractions import Fraction
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import mpmath
@@ -194,10 +195,11 @@ def test_a_row_quantized_by_its_maximum_or_by_that_of_its_first_chunk() -> None:
 
 
 @pytest.mark.parametrize("entry", [e for e in ORACLE.values() if "exact" in e and "published" in e])
-def test_a_decimal_figure_is_the_exact_value_rounded_to_its_digits(entry: dict[str, str]) -> None:
+def test_a_decimal_figure_is_the_exact_value_rounded_to_its_digits(entry: dict[str, Any]) -> None:
     figure = entry["published"].removesuffix(entry.get("unit", "")).strip()
     if "." not in figure:
         return
     value = Fraction(entry["exact"].removesuffix("..."))
     decimals = len(figure.partition(".")[2])
-    assert abs(value - Fraction(figure)) * 10**decimals <= Fraction(1, 2)
+    near = abs(value - Fraction(figure)) * 10**decimals <= Fraction(1, 2)
+    assert near is entry.get("follows", True)

@@ -67,8 +67,8 @@ def report_options(command: Command) -> Command:
     return shown(outputs(command))
 
 
-def run_options(today: str) -> Callable[[Command], Command]:
-    """Return what adds the options `--seed`, `--today` and `--quiet`.
+def draw_options(today: str) -> Callable[[Command], Command]:
+    """Return what adds the options `--seed` and `--today`.
 
     Args:
         today: what the day is for.
@@ -86,10 +86,19 @@ def run_options(today: str) -> Callable[[Command], Command]:
         callback=_date,
         help=f"{today}; else SOURCE_DATE_EPOCH, else today.",
     )
+    return lambda command: seed(day(command))
+
+
+def run_options(today: str) -> Callable[[Command], Command]:
+    """Return what adds the options `--seed`, `--today` and `--quiet`.
+
+    Args:
+        today: what the day is for.
+    """
     quiet = click.option(
         "-q", "--quiet", is_flag=True, help="Text: the last line only. No progress."
     )
-    return lambda command: seed(day(quiet(command)))
+    return lambda command: draw_options(today)(quiet(command))
 
 
 def give(result: Result, shown: str, outputs: Outputs, quiet: bool) -> int:

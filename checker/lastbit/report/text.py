@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lastbit.report.words import count, number, percent, plural, size_pair
+from lastbit.report.words import count, number, pair, percent, plural, size_pair
 from lastbit.result import (
     PROMISES,
     Budget,
@@ -24,6 +24,7 @@ from lastbit.result import (
     Drift,
     Evidence,
     Finding,
+    Fit,
     Promise,
     Region,
     Result,
@@ -54,7 +55,11 @@ def render(result: Result, *, color: bool = False, json_path: str | None = None)
     known = {verdict.id for verdict in result.verdicts}
     for finding in result.findings:
         by_step.setdefault(finding.step if finding.step in known else None, []).append(finding)
-    blocks = [_step(step, by_step.get(step.id, []), color, json_path) for step in result.steps]
+    costs = {step.id: step.cost for step in result.steps}
+    blocks = [
+        _step(step, by_step.get(step.id, []), color, json_path, costs.get(step.same_as or ""))
+        for step in result.steps
+    ]
     for region in result.regions:
         blocks.append(_region(region, by_step.get(region.id, []), color, json_path))
     loose = by_step.get(None, [])
@@ -84,12 +89,16 @@ def _paint(text: str, key: str, color: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if color and code else text
 
 
-def _step(step: Step, findings: list[Finding], color: bool, json_path: str | None) -> str:
+def _step(
+    step: Step, findings: list[Finding], color: bool, json_path: str | None, same: Cost | None
+) -> str:
     code = f"{step.code} " if step.code else ""
     head = f"{step.location}  {code}{step.label}{' (branch)' if step.branch else ''}"
     verdict = step.change + (" + domain" if step.domain else "")
     lines = [f"{head:<{_VERDICT_COLUMN}}  {_paint(verdict, step.change, color)}"]
-    body = [f"same as {step.same_as}"] if step.same_as else _body(step, json_path)
+    body = [f"same as {step.same_as}"] if step.same_as else list(_body(step, json_path))
+    if step.same_as and step.cost and step.cost != same:  # the same change, at another place
+        body += _costs(step.cost)
     lines += [f"    {line}" for line in body]
     lines += [f"    {line}" for line in _demands(step, findings, color)]
     return "\n".join(lines)
@@ -120,7 +129,7 @@ def _body(step: Step | Region, json_path: str | None) -> Iterator[str]:
     if promises:
         yield _row("promises", ", ".join(promises))
     if isinstance(step, Step) and step.cost:
-        yield _row("cost", _cost(step.cost))
+        yield from _costs(step.cost)
     if step.witness:
         replay = f"    lastbit replay {json_path}#{step.id}" if json_path else ""
         yield _row("witness", _witness(step.witness) + replay)
@@ -204,10 +213,41 @@ def _promise(name: str, promise: Promise) -> str:
     return f"no longer {word}{why}"
 
 
+def _costs(cost: Cost) -> Iterator[str]:
+    yield _row("cost", _cost(cost))
+    if cost.fit:
+        yield _row("device", _fit(cost.fit, cost))
+
+
 def _cost(cost: Cost) -> str:
-    launches = f"{cost.launches[0]} -> {cost.launches[1]} launches"
-    local, peak = size_pair(cost.local_bytes), size_pair(cost.peak_bytes)
-    return f"{size_pair(cost.bytes)}, {launches}, local {local}, peak {peak}"
+    before, after = cost.launches
+    launches = plural(after, "launch") if before == after else f"{before} -> {after} launches"
+    parts = [size_pair(cost.bytes), launches.replace("launchs", "launches")]
+    if cost.local_bytes != (None, None):
+        parts.append(f"local {size_pair(cost.local_bytes)}")
+    parts.append(f"peak {size_pair(cost.peak_bytes)}")
+    at = ", ".join(f"{name} = {size}" for name, size in cost.at.items())
+    return ", ".join(parts) + (f" (at {at})" if at else "")
+
+
+def _fit(fit: Fit, cost: Cost) -> str:
+    blocks = pair(*("?" if n is None else str(n) for n in fit.blocks))
+    limits = ", ".join(
+        f"{name} {pair(*('?' if n is None else str(n) for n in counts))}"
+        for name, counts in fit.admitted.items()
+    )
+    one = "block" if blocks == "1" else "blocks"
+    parts = [f"{fit.device}: {blocks} {one} on an SM ({limits})"]
+    if any(share is not None for share in fit.occupancy):
+        shares = ("?" if share is None else percent(share) for share in fit.occupancy)
+        parts.append(f"{pair(*shares)} of its warps")
+    if any(share is not None for share in fit.in_flight):
+        covered = ("?" if share is None else f"{share:.3g}" for share in fit.in_flight)
+        parts.append(f"{pair(*covered)} times the bytes under way that it needs")
+    if cost.flops is not None and all(cost.bytes) and fit.ridge is not None:
+        work = (f"{n / size:.3g}" for n, size in zip(cost.flops, cost.bytes, strict=True))
+        parts.append(f"{pair(*work)} of {fit.ridge:.3g} FLOP per byte")
+    return ", ".join(parts)
 
 
 def _witness(witness: Witness) -> str:

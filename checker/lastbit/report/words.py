@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+from lastbit.cost.units import UNITS, unit_of
 
 
 def number(value: float) -> str:
@@ -32,10 +32,16 @@ def plural(total: int, noun: str) -> str:
     return f"{total or 'no'} {noun}{'' if total == 1 else 's'}"
 
 
-def size_pair(pair: tuple[int, int]) -> str:
-    """Write two byte counts in the largest unit that leaves the greater one at least 1."""
-    scale = 0
-    while max(pair) >= 1024 ** (scale + 1) and scale < len(_UNITS) - 1:
-        scale += 1
-    before, after = (f"{size / 1024**scale:.6g}" for size in pair)
-    return f"{before} -> {after} {_UNITS[scale]}"
+def size_pair(sizes: tuple[int | None, int | None]) -> str:
+    """Write two byte counts in the unit of the greater one.
+
+    Equal ones are written once, and one that is not known as `?`.
+    """
+    scale = unit_of(max(size or 0 for size in sizes))
+    before, after = ("?" if size is None else f"{size / 1024**scale:.6g}" for size in sizes)
+    return f"{pair(before, after)} {UNITS[scale]}"
+
+
+def pair(before: str, after: str) -> str:
+    """Write two figures, once if they are equal."""
+    return before if before == after else f"{before} -> {after}"

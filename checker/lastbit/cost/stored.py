@@ -1,0 +1,44 @@
+"""Which values are stored, and in how many bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from lastbit.definitions import Definitions
+from lastbit.formats import Format
+from lastbit.graph import Input, Node, Round, View, native_rounding
+
+
+def size_of(program: Definitions, name: str) -> int:
+    """Return the bytes of a value; 0 for one that is never stored."""
+    return _bytes(program.nodes[name])
+
+
+def is_stored(program: Definitions, name: str) -> bool:
+    """Return whether a value has a format; one without is written out in its readers."""
+    node = program.nodes[name]
+    return isinstance(node, Input | Round) or program.is_input(name) or _format(node) is not None
+
+
+@lru_cache(maxsize=1 << 16)
+def _bytes(node: Node) -> int:
+    fmt = _format(node)
+    return 0 if fmt is None else bytes_of(prod(node.shape), fmt)
+
+
+def _format(node: Node) -> Format | None:
+    """Return the format in which a value is stored; None where it has none and never is."""
+    if isinstance(node, View) and node.kind == "concat":
+        formats = {_format(part) for part in node.xs}
+        return formats.pop() if len(formats) == 1 else None
+    if isinstance(node, View):
+        return _format(node.xs[0])
+    rounding = native_rounding(node)
+    return None if rounding is None else rounding.format
+
+
+def bytes_of(elements: int, fmt: Format) -> int:
+    """Return the bytes of so many elements, packed where a format is narrower than a byte."""
+    bits = fmt.bits if fmt.bits < 8 else fmt.container
+    return -(-elements * bits // 8)
