@@ -3,6 +3,8 @@
 Why it matters: a constant takes the format of the graph around it: sqrt(128) becomes 11.3125 in
 bf16, and every score is off by the same 1 part in 10,000, always in one direction. An eps of 1e-8
 is 0 in f16 and guards nothing. A constant folder with a format of its own does the same.
+Legal: bit for bit where the constant is a number of the format; else only where the operation
+declares that format for its constants.
 Error: at most u of the format (2^-8 of bf16), the same relative error in every element.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 2.2; pytorch/xla#8372.
 """
@@ -44,6 +46,7 @@ RULE = Rewrite(
         x: f32[N]
         y: f32 = x / sqrt(128)
         t: f32 = x * 0.1
+        e: f32 = x / (x + 1e-8)
         z: f32 = x * x
     """,
     at=("y",),
@@ -56,6 +59,7 @@ RULE = Rewrite(
         breaks(x=1, shows="y: 0x3db504f3 -> 0x3db509e7"),
         breaks(x=1, at=("t",)),
         breaks({"format": "f16"}, x=1, at=("t",)),
+        breaks({"format": "f16"}, x=0, at=("e",)),  # 0 / 0: an eps of 1e-8 is 0 in f16
         holds(x=0),
         rejects(NO_GRID_FORMAT.text, {"format": "e4m3fn"}, x=1),
         rejects(NEED, x=1, at=("z",)),

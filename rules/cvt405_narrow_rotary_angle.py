@@ -3,10 +3,12 @@
 Why it matters: the angle is position times frequency, and grows with the position. bf16 has 8
 digits, so from 256 on neighbouring positions share one angle, and at 16,000 the step is 64: more
 than ten turns of the fastest pair. Position 15962 becomes 15936, and its cosine -0.268 instead of
--0.908. It is legal only below 256 and for frequencies that the format holds.
+-0.908.
+Legal: below position 2^p (256 for bf16), and for frequencies that the format holds.
 Error: u of the format times the angle, as an absolute phase: without bound over positions.
-Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding"
-(arXiv 2104.09864); transformers#29285, candle#3520.
+Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding" (arXiv
+2104.09864); transformers#29285, candle#3520.
+See also: CVT431, which finds the position itself in a narrow format.
 """
 
 from lastbit.change import Change

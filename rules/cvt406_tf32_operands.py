@@ -3,6 +3,8 @@
 Why it matters: matrix units have no f32 path, so a flag, on by default in some releases, sends f32
 products through tf32, which keeps 10 bits behind the point. The accumulator stays f32 and the
 tensors too, so nothing in the program shows it: 1024.5 times 1 gives 1025.
+Legal: where it was asked for, as a change of rounding; bit for bit for operands of at most 11
+digits.
 Error: u of tf32 (2^-11) in each operand: relative errors of 2.9e-4 against 2.8e-7 in a product of
 512 terms.
 Source: NVIDIA PTX ISA, instruction `cvt.rna.tf32.f32`; pytorch#53635, mlx#3860.

@@ -1,12 +1,14 @@
 """CVT407 multiply-by-exact-reciprocal: x / c becomes x * (1/c) where 1/c is exact.
 
 Why it matters: a product is many times faster than a division, so compilers replace one by the
-other wherever they may without being told: where the reciprocal of the constant is a number of
-the format. That is so for powers of two in range. For any other divisor it is
-reciprocal-multiply (FUS108), and codes flip.
+other wherever they may without being told: where the reciprocal of the constant is a number of the
+format. That is so for powers of two in range. For any other divisor it is reciprocal-multiply
+(FUS108), and codes flip.
+Legal: always, for powers of two whose reciprocal the format holds.
 Error: exact: both are one rounding of the same real number.
 Source: IEEE 754-2019, clause 4.3; Brisebarre, Muller and Raina, "Accelerating correctly rounded
 floating-point division when the divisor is known in advance" (IEEE Trans. Comput. 53(8), 2004).
+See also: FUS108 for other divisors; QNT310 for a scale.
 """
 
 from fractions import Fraction

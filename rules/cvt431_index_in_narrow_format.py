@@ -5,8 +5,10 @@ Why it matters: bf16 holds every integer up to 256 and every 64th from 8192 on, 
 token ids, offsets and the indices of a top-k are exact up to 2^p in a format of p digits. The
 hazard counts for integers of a format beyond that; for formats of as many digits as f32 a declared
 range has to say that they are so large, and where a declared range excludes it there is none.
+Legal: where a declared range ends at 2^p.
 Error: half a step of the format: 32 at 15962 in bf16; without bound in a sine or cosine.
 Source: transformers#29285 and candle#3520 (rotary positions in bf16).
+See also: CVT405, which narrows the angle.
 """
 
 from collections.abc import Iterator

@@ -5,7 +5,9 @@ the order of the chunks the result depends on their length, which a tuner picks;
 look-back the carry is put together from whatever is ready, so two runs differ, and a flag for
 deterministic algorithms does not reach kernels that a compiler writes. The first prefix that can
 differ is the second one behind the first chunk.
-Error: gamma(c + K/c - 1) in place of gamma(K - 1) times the sum of absolute terms, for chunks of c.
+Legal: in order of the chunks, where their length is pinned; with look-back, where two runs may
+differ.
+Error: gamma(c + K/c - 2) in place of gamma(K - 1) times the sum of absolute terms, for chunks of c.
 Source: Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA
 NVR-2016-002); pytorch#75240, pytorch#190946.
 """
@@ -60,6 +62,9 @@ RULE = Rewrite(
             shows="y[3, 0]: 0x4b800000 -> 0x4b800001",
         ),
         breaks({"chunk": 1, "carry": "look-back"}, x=[[2**24, 1, 1, 1]], j=[[0, 1, 2, 3]], i=3),
+        breaks(
+            {"chunk": 2}, x=[["0x1.8p+127", 0, "0x1.8p+127", "-0x1.8p+127"]], j=[[0, 1, 2, 3]], i=3
+        ),  # finite, not inf
         # The first prefix behind the chunk adds one term to its total: no other bits yet.
         holds({"chunk": 2}, x=[[2**24, 1, 1, 1]], j=[[0, 1, 2, 3]], i=[[0], [1], [2], [2]]),
         rejects(ONE_FORMAT.text, {"chunk": 2}, at=("h",), x=1, j=0, i=0),
@@ -69,5 +74,5 @@ RULE = Rewrite(
         f"`{site.name}` is scanned in chunks of {site.integer('chunk')}, with totals carried "
         f"{'on as they are ready' if site.text('carry') == 'look-back' else 'in order'}"
     ),
-    loses=("deterministic",),
+    loses=("domain", "deterministic"),
 )

@@ -2,33 +2,23 @@
 
 Why it matters: a reduction that compares with `>=` in place of `>` keeps the later of two equal
 elements. Scores in bf16 tie often, and every index behind the tie, expert or token, is another one.
+Legal: where no two elements are equal; never against a promise of the first one.
 Error: none in the chosen values; the index may be any other one.
 Source: numpy.argmax, whose manual promises the first of equal elements; torch.topk, whose manual
 promises none; vllm#54403 (a router's choice among equal scores).
+See also: DET631, which finds choices without any rule.
 """
 
 from lastbit.change import Change
-from lastbit.choices import choice_of, with_ties
-from lastbit.graph import Reduce
-from lastbit.patterns import find, replace
-from lastbit.rule import Edits, MismatchError, Rewrite, Site, breaks, holds, rejects
+from lastbit.patterns.ties import chosen_otherwise
+from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 NEED = "an index is chosen whose rule for equal elements is another"
 
 
 def rewrite(site: Site) -> Edits:
     """Let every index of the value be the last of equal ones."""
-    node = site.node
-    for chosen in find(node, Reduce, lambda reduce: _may_change(reduce.op)):
-        node = replace(node, chosen, Reduce(with_ties(chosen.op, "last"), chosen.x, chosen.axis))
-    if node is site.node:
-        raise MismatchError(NEED)
-    return {site.name: node}
-
-
-def _may_change(op: str) -> bool:
-    choice = choice_of(op)
-    return choice is not None and choice.ties in ("any", "first")
+    return chosen_otherwise(site, ("any", "first"), "last", NEED)
 
 
 RULE = Rewrite(

@@ -3,41 +3,27 @@
 Why it matters: scores in bf16 tie often. A router's top-k, a greedy decoder's argmax or a beam then
 picks another expert or token in another kernel, batch or run, and everything behind it changes,
 while the chosen values are the same to the last bit. The remedy names a rule: the lowest index.
-Error: none in the values; the index may be that of any equal element, and the results of one
-input form a set.
+Legal: where no two elements can be equal, or where any of the equal ones will do.
+Error: none in the values; the index may be that of any equal element, and the results of one input
+form a set.
 Source: torch.topk, whose manual promises no order among equal elements; vllm#54403, torchtitan#3336
 (experts that differ where scores tie).
+See also: DET606 for a rule that was promised and is not kept.
 """
 
 from collections.abc import Iterator
 
 from lastbit.change import Change
-from lastbit.choices import is_unordered, with_ties
-from lastbit.graph import Node, Reduce
-from lastbit.patterns import find, replace
-from lastbit.rule import (
-    Danger,
-    Edits,
-    MismatchError,
-    Rewrite,
-    Site,
-    Standing,
-    breaks,
-    holds,
-    rejects,
-)
+from lastbit.patterns.ties import choices_by, chosen_otherwise
+from lastbit.rule import Danger, Edits, Rewrite, Site, Standing, breaks, holds, rejects
 
 NEED = "an index is chosen with no rule for equal elements"
-
-
-def _choices(node: Node) -> list[Reduce]:
-    return find(node, Reduce, lambda reduce: is_unordered(reduce.op))
 
 
 def finds(standing: Standing) -> Iterator[Danger]:
     """Yield the values that choose an index with no rule for equal elements."""
     for name, node in standing.program.nodes.items():
-        if _choices(node):
+        if choices_by(node, ("any",)):
             yield Danger(
                 (name,),
                 f"`{name}` takes the index of a largest element; of equal ones any may be taken",
@@ -46,12 +32,7 @@ def finds(standing: Standing) -> Iterator[Danger]:
 
 def rewrite(site: Site) -> Edits:
     """Let the lowest index win."""
-    node = site.node
-    for chosen in _choices(node):
-        node = replace(node, chosen, Reduce(with_ties(chosen.op, "first"), chosen.x, chosen.axis))
-    if node is site.node:
-        raise MismatchError(NEED)
-    return {site.name: node}
+    return chosen_otherwise(site, ("any",), "first", NEED)
 
 
 RULE = Rewrite(

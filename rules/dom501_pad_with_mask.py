@@ -3,9 +3,11 @@
 Why it matters: kernels work on whole tiles and serving systems on whole buckets, so axes are
 padded. Where the mask puts the identity of the reduction (0 for a sum, -inf for a maximum) behind
 the last element, and the tree of the real elements stays, no bit changes.
+Legal: where the sum adds elements at the end last: seq, lanes, blocks of a fixed length.
 Error: exact, as long as the sum's pieces do not move with the length of the axis.
-Source: IEEE 754-2019, clause 6.3 (x + 0 is x, save for -0, which becomes 0); pytorch#189896 (a
-mask that was lost).
+Source: IEEE 754-2019, clause 6.3 (x + 0 is x, save for -0, which becomes 0); pytorch#189896 (a mask
+that was lost).
+See also: DOM502, where the mask is missing.
 """
 
 from lastbit.change import Change
@@ -28,6 +30,7 @@ RULE = Rewrite(
         o: f32 = softmax(s) acc f32 seq
         l: f32 = sum(s) acc f32 seq
         h: f32 = sum(s) acc f32 pairwise
+        m: f32 = max(s)
         z: f32 = s * 2
     """,
     at=("o",),
@@ -37,6 +40,7 @@ RULE = Rewrite(
     examples=(
         holds({"pad": 2}, s=[[1, 2, 3]]),
         holds({"pad": 1}, s=[[-1, -2, -3]]),  # a 0 in place of -inf would be the maximum
+        holds({"pad": 2}, at=("m",), s=[[-1, -2, -3]]),
         holds({"pad": 5}, at=("l",), s=[["0x1p+24", 1, 1]]),
         rejects(
             "zeros at the end do not change the sum's tree",

@@ -1,10 +1,12 @@
 """DOM502 pad-without-mask: an axis is padded with zeros, and the padding is reduced too.
 
-Why it matters: zeros are neutral for a sum of what was padded, but not behind a function: each
-zero score counts as exp(0 - max) in the sum of a softmax, shifts a variance by mean^2, and is the
+Why it matters: zeros are neutral for a sum of what was padded, but not behind a function: each zero
+score counts as exp(0 - max) in the sum of a softmax, shifts a variance by mean^2, and is the
 maximum of a row of negative numbers. Results then depend on the length of the bucket.
+Legal: for plain sums, of which a zero is the identity; for nothing else.
 Error: unbounded; grows with the padding.
 Source: pytorch#189896 and pytorch#126535 (masks dropped, so that padding was counted).
+See also: DOM501 for padding that is masked; DOM514 for a mask that is dropped.
 """
 
 from lastbit.change import Change

@@ -3,8 +3,10 @@
 Why it matters: GPU compilers flush subnormals in binary32 by default in some modes (ftz), others
 and the CPU keep them. Tails of softmax, products of small gradients and scales of tiny rows live
 there, and a flushed divisor is a division by zero.
+Legal: where the mode is declared, or no result is subnormal.
 Error: exact from the smallest normal number upwards; below it, all of the value.
 Source: PTX ISA, floating-point instructions (.ftz); pytorch#125557 (compiled code flushed).
+See also: DOM515 for operands.
 """
 
 import dataclasses

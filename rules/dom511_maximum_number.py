@@ -4,9 +4,11 @@ Why it matters: IEEE 754-2019 has two operations, maximum, which propagates NaN,
 which drops it, and instruction sets have both. C's fmax, and a GPU's max without the NaN suffix, do
 the latter. A relu, a clamp or a running maximum then turns a NaN into a finite number, and a run
 that has gone wrong looks healthy.
+Legal: where no operand can be NaN.
 Error: exact where no operand is NaN.
 Source: IEEE 754-2019, clause 9.6; PTX ISA, `max` (with and without .NaN); triton#7349,
 pytorch#99881.
+See also: DOM506 for a relu by a comparison.
 """
 
 from lastbit.change import Change

@@ -5,9 +5,11 @@ lowest finite number of the format (-3.4e38, -65504), or libraries that declare 
 an empty reduction, give it for a row without elements and for a row whose elements are all masked
 with -inf, and what follows takes it for a score: exp(x - max) is 0 where it was NaN, and the row
 looks like one that has been computed.
+Legal: where every row has an element above -inf.
 Error: exact for a row with a finite element.
 Source: IEEE 754-2019, clause 9.6; ONNX operators, ReduceMax (the empty set gives -inf, or the
 lowest value of a type without one); onnxruntime#28743.
+See also: DOM513 for a finite number in the mask.
 """
 
 from lastbit.change import Change

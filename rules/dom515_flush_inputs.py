@@ -3,6 +3,7 @@
 Why it matters: a mode of its own, beside the flushing of results (DOM503): a processor thread that
 a library has switched to "denormals are zero" computes other bits than its neighbour, on the same
 program. x / x, a comparison with 0 and the logarithm of a tiny number see a zero that is none.
+Legal: where the mode is declared, or no operand is subnormal.
 Error: exact for operands that are zero or normal; else all of the operand.
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, section 10.2.3.4
 (denormals-are-zeros); PTX ISA, `.ftz`, which flushes operands as well; pytorch#125557.

@@ -3,9 +3,11 @@
 Why it matters: a mean lies within the range of its terms, its sum does not. 2000 terms of 60 have
 the sum 120000, more than binary16 holds, so a mean that is computed as a stored sum and a division
 is inf where the answer is 60. The accumulator may be as wide as it likes.
-Error: u of the narrow format more (2^-11 of f16), and overflow where n times the mean is beyond its
-range.
+Legal: as a change of rounding, where n times the largest term is below the end of the format.
+Error: u of the narrow format more (2^-11 of f16), and an infinite mean where n times it is beyond
+the format's range.
 Source: IEEE 754-2019, clause 7.4; burn#4770, tt-metal#55159.
+See also: DOM531, which finds such means.
 """
 
 from lastbit.change import Change

@@ -3,20 +3,17 @@
 Why it matters: -0 is not below 0, so the comparison keeps it; the maximum of -0 and 0 is 0 in IEEE
 754-2019, and the second operand on hardware that takes them for equal. As numbers they are the
 same; 1 / x, copysign and a comparison of bits are not.
+Legal: where x is known not to be -0, or nothing reads the sign of a zero.
 Error: exact for everything but -0.
 Source: IEEE 754-2019, clauses 5.11 and 9.6 (maximum orders -0 below 0); pytorch#196039.
 """
 
 from lastbit.change import Change
-from lastbit.graph import Const, Map, Node, apply
-from lastbit.patterns import find, is_map, only, replace, same_format
+from lastbit.graph import Map, apply
+from lastbit.patterns import find, is_map, is_number, only, replace, same_format
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 NEED = "the value is 0 where something is below 0, and that itself elsewhere"
-
-
-def _is_zero(node: Node) -> bool:
-    return isinstance(node, Const) and node.value == 0
 
 
 def is_relu(node: Map) -> bool:
@@ -24,8 +21,8 @@ def is_relu(node: Map) -> bool:
     if not (is_map(node, "select") and isinstance(node.xs[0], Map)):
         return False
     test, zero, x = node.xs
-    below = isinstance(test, Map) and is_map(test, "less") and _is_zero(test.xs[1])
-    return below and _is_zero(zero) and test.args[0].key == x.key
+    below = is_map(test, "less") and is_number(test.args[1], 0)
+    return below and is_number(zero, 0) and test.args[0].key == x.key
 
 
 def rewrite(site: Site) -> Edits:

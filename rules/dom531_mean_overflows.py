@@ -2,11 +2,13 @@
 
 Why it matters: a mean lies between its terms, and the sum in front of the division does not. In
 f16, which ends at 65504, 2000 terms of 60 sum to infinity, and so their mean is infinite in place
-of 60. Libraries that accumulate means of f16 in f32 have no such limit. The hazard counts where
-the terms may be so large: any number of their format, unless a range is declared; for formats that
+of 60. Libraries that accumulate means of f16 in f32 have no such limit. The hazard counts where the
+terms may be so large: any number of their format, unless a range is declared; for formats that
 reach as far as f32 a declared range has to say so.
+Legal: where a declared range keeps n times the largest term below the end of the format.
 Error: every digit, where the sum overflows; else the roundings of a narrow accumulator.
 Source: burn#4770 and tt-metal#55159 (means in f16).
+See also: DOM517, which makes one.
 """
 
 from collections.abc import Iterator

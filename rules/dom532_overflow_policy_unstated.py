@@ -4,10 +4,12 @@ Why it matters: of 480 one library makes NaN in e4m3fn and another the largest n
 library may do either, by version, by argument or by processor. 464 is a tie and rounds to 448, 465
 does not, and infinity saturates in one and not in another. A program that does not say which is
 meant is two programs: state `saturate`, `to_nan` or `to_inf`. Where a second graph says something
-else than the first, one of the two is wrong. No policy is needed where limits or declared ranges
-exclude overflow, nor in formats that can only saturate.
+else than the first, one of the two is wrong.
+Legal: where limits or declared ranges exclude overflow, and in formats that can only saturate.
 Error: exact for values that round to a finite number.
-Source: OCP OFP8 1.0, section 5; ml_dtypes#400 and pytorch#178817 (conversions that disagree).
+Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, which allows both; ml_dtypes#400 and
+pytorch#178817 (conversions that disagree).
+See also: QNT314 for the change from one policy to the other.
 """
 
 from collections.abc import Iterator

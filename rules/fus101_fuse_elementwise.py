@@ -2,14 +2,16 @@
 
 Why it matters: the value is no longer written and read back. Its rounding still happens, in a
 register, so the readers see the same bits.
+Legal: always, with the rounding kept.
 Error: none; the same rounded operations run on the same operands.
 Source: Ragan-Kelley et al., "Halide" (PLDI 2013), where `compute_at` moves a producer into the
 loops of its consumer and leaves its definition alone.
+See also: FUS102 for what happens without the rounding; FUS103 for sums.
 """
 
 from lastbit.change import Change
 from lastbit.graph import Reduce
-from lastbit.patterns import find, inlined
+from lastbit.patterns import computed_inside, find, inlined
 from lastbit.rule import Edits, MismatchError, Rewrite, Site, holds, rejects
 
 NEED = "the value is computed element by element"
@@ -50,4 +52,5 @@ RULE = Rewrite(
         f"{', '.join(f'`{name}`' for name in site.program.consumers(site.name))} needs it, rounded"
     ),
     placement=True,
+    places=computed_inside,
 )

@@ -1,14 +1,16 @@
 """FUS103 epilogue: what follows a sum is computed in the kernel of the sum, after all of it.
 
-Why it matters: the sum's result is not written and read back. The accumulator is rounded first,
-as its store did, and the sum is complete, so the bits stay.
+Why it matters: the sum's result is not written and read back. The accumulator is rounded first, as
+its store did, and the sum is complete, so the bits stay.
+Legal: always, after the whole sum and behind its rounding.
 Error: none; the same rounded operations run on the same operands.
-Source: Kerr et al., "CUTLASS: Fast Linear Algebra in CUDA C++" (NVIDIA, 2017), on the
-epilogue; Ragan-Kelley et al., "Halide" (PLDI 2013), for `compute_at`.
+Source: Kerr et al., "CUTLASS: Fast Linear Algebra in CUDA C++" (NVIDIA, 2017), on the epilogue;
+Ragan-Kelley et al., "Halide" (PLDI 2013), for `compute_at`.
+See also: FUS106 without the rounding; FUS105 before the end of the sum.
 """
 
 from lastbit.change import Change
-from lastbit.patterns import inlined, sum_of
+from lastbit.patterns import computed_inside, inlined, sum_of
 from lastbit.rule import Edits, Rewrite, Site, holds, rejects
 
 
@@ -41,4 +43,5 @@ RULE = Rewrite(
         f"the epilogue of `{site.name}`, from the rounded sum"
     ),
     placement=True,
+    places=computed_inside,
 )

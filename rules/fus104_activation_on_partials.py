@@ -1,10 +1,13 @@
 """FUS104 activation-on-partials: each partial sum is activated, then they are added.
 
-Why it matters: an activation is not additive. SiLU(1) + SiLU(-1) is 0.4621, and SiLU(1 - 1) is 0.
-A test on inputs near zero, where the activation is almost linear, does not notice.
+Why it matters: an activation is not additive. SiLU(1) + SiLU(-1) is 0.4621, and SiLU(1 - 1) is 0. A
+test on inputs near zero, where the activation is almost linear, does not notice.
+Legal: for functions that are additive, f(a + b) = f(a) + f(b), such as a scale; never for an
+activation, which has to follow the whole sum.
 Error: not bounded by any number of ulp; another function is computed.
 Source: Wu et al., "Mirage: A Multi-Level Superoptimizer for Tensor Programs" (arXiv 2405.05751),
 whose verifier has to tell the two apart.
+See also: FUS105, where the activation acts on the running sum.
 """
 
 from lastbit.change import Change

@@ -1,10 +1,12 @@
 """FUS105 activation-on-accumulator: an activation is applied to the accumulator after each block.
 
-Why it matters: moved one loop too deep, the activation acts on every partial result, and each
-later block is added to an activated one.
+Why it matters: moved one loop too deep, the activation acts on every partial result, and each later
+block is added to an activated one.
+Legal: never: an activation has to follow the whole sum.
 Error: not bounded by any number of ulp; another function is computed.
 Source: Wu et al., "Mirage: A Multi-Level Superoptimizer for Tensor Programs" (arXiv 2405.05751),
 whose verifier has to tell the two apart.
+See also: FUS104, where each part is activated alone.
 """
 
 import math

@@ -1,10 +1,12 @@
 """FUS106 epilogue-before-rounding: what follows a sum reads the accumulator before it is rounded.
 
-Why it matters: the epilogue has the accumulator in a register and skips the rounding of the
-store between the two kernels. An element near a midpoint of the narrow format changes.
+Why it matters: the epilogue has the accumulator in a register and skips the rounding of the store
+between the two kernels. An element near a midpoint of the narrow format changes.
+Legal: as a change of rounding, as for any rounding that is dropped (FUS102).
 Error: one rounding less, relative error at most u of the dropped format (2^-8 of bf16).
-Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 2.2;
-pytorch#181918, which truncates the accumulator in the epilogue for this reason.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 2.2; pytorch#181918,
+which truncates the accumulator in the epilogue for this reason.
+See also: FUS103 with the rounding; FUS102 for values that are no sums.
 """
 
 from lastbit.change import Change

@@ -1,17 +1,20 @@
 """FUS107 contract-fma: a product and the addition that follows are rounded once, not twice.
 
-Why it matters: compilers contract a * b + c by default, on one target and not on another. With
-c = -round(a * b) the result is the product's rounding error instead of 0.
-Error: one rounding less, at most u * |a * b|. Products that the format holds (of two bf16 values
-in f32) keep their bits.
+Why it matters: compilers contract a * b + c by default, on one target and not on another. With c =
+-round(a * b) the result is the product's rounding error instead of 0.
+Legal: where the language or a flag allows contraction; bit for bit if the product is exact. Never
+for a product that is also used rounded (FUS131).
+Error: one rounding less, at most u * |a * b|. Products that the format holds (of two bf16 values in
+f32) keep their bits.
 Source: IEEE 754-2019, clauses 5.4.1 (fusedMultiplyAdd) and 10.4 (what a language may contract);
 pytorch#115435, where contraction broke a softmax.
+See also: FUS131, which finds the contractions that do harm.
 """
 
 from lastbit.change import Change
 from lastbit.graph import Map, Node, Round
-from lastbit.patterns import find, is_map, only, replace
-from lastbit.rule import Edits, MismatchError, Rewrite, Site, breaks, holds, rejects
+from lastbit.patterns import find, is_map, only, replace, some
+from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 NEED = "the value is a rounded product that is added"
 
@@ -32,9 +35,7 @@ def rewrite(site: Site) -> Edits:
         )
         new = _contracted(node, product, product.x)
         edits = {} if new is None else {site.name: new}
-    if not edits:
-        raise MismatchError(NEED)
-    return edits
+    return some(edits, NEED)
 
 
 def _contracted(root: Node, rounded: Node, product: Node) -> Node | None:

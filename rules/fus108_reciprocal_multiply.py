@@ -1,12 +1,14 @@
 """FUS108 reciprocal-multiply: a division becomes a multiplication by the rounded reciprocal.
 
-Why it matters: compilers do it for constants under fast-math flags, and kernels by hand for a
-scale that divides a whole row. Two roundings replace one: of the integers x below 2000, x / 3
-in f32 changes for 666. Before a cast to 8 bits, codes flip.
-Error: at most (1 + u)^2 - 1 relative, before the last rounding u; exact where the divisor is a
-power of two whose reciprocal is in range.
-Source: Brisebarre, Muller and Raina, "Accelerating correctly rounded floating-point division
-when the divisor is known in advance" (IEEE Trans. Comput. 53(8), 2004); vllm#31514.
+Why it matters: compilers do it for constants under fast-math flags, and kernels by hand for a scale
+that divides a whole row. Two roundings replace one: of the integers x below 2000, x / 3 in f32
+changes for 666. Before a cast to 8 bits, codes flip.
+Legal: as a change of rounding; bit for bit for powers of two (CVT407).
+Error: at most (1 + u)^2 - 1 relative, against u of the division; exact where the divisor is a power
+of two whose reciprocal is in range.
+Source: Brisebarre, Muller and Raina, "Accelerating correctly rounded floating-point division when
+the divisor is known in advance" (IEEE Trans. Comput. 53(8), 2004); vllm#31514.
+See also: CVT407 for powers of two; QNT310 in front of a grid.
 """
 
 from lastbit.change import Change

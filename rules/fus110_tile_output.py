@@ -2,12 +2,14 @@
 
 Why it matters: a tile reuses the rows and columns that it loaded. Each element is computed as
 before, by the same additions in the same order, so tile shapes may follow the machine.
+Legal: always.
 Error: none; the same rounded operations run on the same operands.
-Source: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM Trans.
-Math. Softw. 34(3), 2008).
+Source: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM Trans. Math.
+Softw. 34(3), 2008).
 """
 
 from lastbit.change import Change
+from lastbit.cost.placement import Placement, Tile
 from lastbit.graph import concat
 from lastbit.patterns import same_format
 from lastbit.patterns.windows import window
@@ -68,4 +70,7 @@ RULE = Rewrite(
         f"`{site.name}` is computed in tiles of {site.integer('rows')} x {site.integer('columns')}"
     ),
     placement=True,
+    places=lambda site: Placement(
+        {site.name: Tile(rows=site.integer("rows"), columns=site.integer("columns"))}
+    ),
 )

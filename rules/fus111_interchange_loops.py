@@ -1,8 +1,9 @@
 """FUS111 interchange-loops: the loop over the terms of a sum runs outside of the other loops.
 
-Why it matters: from i, j, k to k, i, j, a matrix product adds outer products instead of taking
-dot products. Each output element keeps its own accumulator and meets the same terms in the same
-order, as long as the accumulator keeps its format between two visits (RED212 if it does not).
+Why it matters: from i, j, k to k, i, j, a matrix product adds outer products instead of taking dot
+products. Each output element keeps its own accumulator and meets the same terms in the same order,
+as long as the accumulator keeps its format between two visits (RED212 if it does not).
+Legal: always, with an accumulator for each element that keeps its format.
 Error: none; the same rounded operations run on the same operands.
 Source: Golub and Van Loan, Matrix Computations, 4th ed., sec. 1.1 (the six loop orders).
 """

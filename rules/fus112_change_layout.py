@@ -1,9 +1,10 @@
 """FUS112 change-layout: a value is stored in the layout that its readers want.
 
 Why it matters: a separate pass that reorders it is saved. Moving a number does not change it.
+Legal: always.
 Error: none; no operation is added or removed.
-Source: Chen et al., "TVM: An Automated End-to-End Optimizing Compiler for Deep Learning"
-(arXiv 1802.04799), section 3, data layout transformation.
+Source: Chen et al., "TVM: An Automated End-to-End Optimizing Compiler for Deep Learning" (arXiv
+1802.04799), section 3, data layout transformation.
 """
 
 from lastbit.change import Change

@@ -2,12 +2,14 @@
 
 Why it matters: tasks are dealt out to a machine by one number: 16 x 192 tiles become 0 to 3071.
 Each index names one tile, each tile is computed as before, and only who computes it changes.
+Legal: always, for tiles that divide the value.
 Error: none; the same rounded operations run on the same operands.
-Source: Chen et al., "TVM: An Automated End-to-End Optimizing Compiler for Deep Learning"
-(arXiv 1802.04799), section 4, the schedule primitive `fuse`.
+Source: Chen et al., "TVM: An Automated End-to-End Optimizing Compiler for Deep Learning" (arXiv
+1802.04799), section 4, the schedule primitive `fuse`.
 """
 
 from lastbit.change import Change
+from lastbit.cost.placement import Placement, Tile
 from lastbit.graph import concat, reshape, transpose
 from lastbit.patterns import same_format
 from lastbit.patterns.windows import window
@@ -76,4 +78,7 @@ RULE = Rewrite(
         "are numbered by one index"
     ),
     placement=True,
+    places=lambda site: Placement(
+        {site.name: Tile(rows=site.integer("rows"), columns=site.integer("columns"))}
+    ),
 )

@@ -1,8 +1,9 @@
 """FUS114 move-norm-weight: the weight of a norm moves to the other side of the rounding.
 
 Why it matters: Llama rounds the normalised value and multiplies it by the weight then; Gemma
-multiplies first and rounds once. Both are references for their own models, and a fused kernel
-that takes the other order changes a quarter of the elements of a bf16 row by one ulp.
+multiplies first and rounds once. Both are references for their own models, and a fused kernel that
+takes the other order changes a quarter of the elements of a bf16 row by one ulp.
+Legal: as a change of rounding; a kernel that serves a model has to follow the order of that model.
 Error: one rounding appears or disappears, relative error at most u of its format (2^-8 of bf16):
 1.0024414 times 1.75 is 1.75 with the rounding and 1.7578125 without.
 Source: Zhang and Sennrich, "Root Mean Square Layer Normalization" (arXiv 1910.07467);

@@ -1,20 +1,21 @@
 """FUS115 fuse-norm-quantize: a norm and the quantization of its result become one kernel.
 
 Why it matters: the fused kernel is written for one element type, and reads the weight as the
-activations are stored. A pattern that does not compare the two formats also matches an f32
-weight beside bf16 activations: rounded to bf16 it gives other codes, and read as bf16 bits it
-gives noise. The roundings of the norm and of its result stay, so where the formats agree every
-code is the same.
+activations are stored. A pattern that does not compare the two formats also matches an f32 weight
+beside bf16 activations: rounded to bf16 it gives other codes, and read as bf16 bits it gives noise.
+The roundings of the norm and of its result stay, so where the formats agree every code is the same.
+Legal: where the weight has the format of the activations and both roundings stay.
 Error: exact where the weight has the activations' format.
 Source: IEEE 754-2019, clause 4.3 (a rounding is a function of its operand); vllm#48324, where a
 pattern lacked the comparison.
+See also: QNT306 for any value; QNT307, where its rounding is dropped.
 """
 
 from lastbit.change import Change
 from lastbit.graph import Round, native_rounding
 from lastbit.patterns import replace
 from lastbit.patterns.norms import NO_NORM, norm_in
-from lastbit.patterns.quantized import grid_at, rounded_input
+from lastbit.patterns.quantized import grid_at, operand_inside, rounded_input
 from lastbit.rule import Edits, Require, Rewrite, Site, holds, rejects
 
 FORMATS_AGREE = "the weight has the format of the activations"
@@ -79,4 +80,5 @@ RULE = Rewrite(
     ),
     title=lambda site: f"`{grid_at(site).name}` is quantized where its norm is computed",
     placement=True,
+    places=operand_inside,
 )

@@ -1,10 +1,12 @@
 """FUS116 change-format: an intermediate value is held in another format.
 
-Why it matters: a residual kept in f32 by one kernel and in bf16 by another gives 31 of 100
-elements of a normalised row other bits, and over 64 layers the difference grows.
-Error: one rounding changes its unit roundoff u, relative error at most u of either format.
-Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 2.2;
-pytorch#158699 (the shape of the code).
+Why it matters: a residual kept in f32 by one kernel and in bf16 by another gives 31 of 100 elements
+of a normalised row other bits, and over 64 layers the difference grows.
+Legal: as a change of rounding, as for any rounding that is dropped (FUS102).
+Error: one rounding takes another unit roundoff: relative errors of at most u of either format.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 2.2; pytorch#158699
+(the shape of the code).
+See also: FUS102, where no rounding is left; FUS119, where some readers see the old one.
 """
 
 from lastbit.change import Change

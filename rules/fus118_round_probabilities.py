@@ -1,8 +1,9 @@
 """FUS118 round-probabilities: the weights of attention are rounded before they weigh the values.
 
-Why it matters: the second matrix product of attention takes 16-bit operands, so flash kernels
-round exp(s - max) to bf16 for it, and mostly add up the unrounded weights for the denominator. A
+Why it matters: the second matrix product of attention takes 16-bit operands, so flash kernels round
+exp(s - max) to bf16 for it, and mostly add up the unrounded weights for the denominator. A
 reference that keeps the weights in f32 gives other bits; so does one that rounds for both sums.
+Legal: as a change of rounding, stated on both sides.
 Error: each weight within u of the format (2^-8 of bf16), so the result within about u times the
 weighted mean of the magnitudes |v|.
 Source: Dao et al., "FlashAttention" (arXiv 2205.14135), algorithm 1; Shah et al.,

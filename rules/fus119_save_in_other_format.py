@@ -1,19 +1,21 @@
 """FUS119 save-in-other-format: a value is kept for a later reader in another format.
 
-Why it matters: a backward pass reads what the forward pass saved, or computes it again. If the
-copy is stored in fewer digits, or the second computation skips a rounding that the first one did,
+Why it matters: a backward pass reads what the forward pass saved, or computes it again. If the copy
+is stored in fewer digits, or the second computation skips a rounding that the first one did,
 forward and backward work on two different numbers, and a gradient check or a bitwise comparison
 with recomputation fails.
+Legal: bit for bit where all readers see one rounding; else as a change of rounding.
 Error: relative error at most u of either format in what that reader sees.
 Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost" (arXiv 1604.06174), on
 recomputation; jax#22244, which rounds saved values so that both sides agree.
+See also: FUS126 for a copy that is summed by another tree; FUS116 for all readers.
 """
 
 from lastbit.change import Change
 from lastbit.graph import Round
-from lastbit.patterns import NO_GRID, NO_GRID_FORMAT, outer_rounding, replace, unrounded
+from lastbit.patterns import NO_GRID, NO_GRID_FORMAT, outer_rounding, reread, unrounded
 from lastbit.rounding import Rounding
-from lastbit.rule import Edits, MismatchError, Parameter, Rewrite, Site, breaks, holds, rejects
+from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 
 NEED = "the site names a value and the readers of its saved copy"
 
@@ -22,11 +24,7 @@ def rewrite(site: Site) -> Edits:
     """Give the readers the value rounded to `format`; all others read it as it was."""
     outer_rounding(site.node)
     copy = Round(unrounded(site.node), Rounding.of(site.text("format")))
-    readers = site.at[1:]
-    if not readers or not set(readers) <= set(site.program.consumers(site.name)):
-        raise MismatchError(NEED)
-    leaf = site.ref(site.name)
-    return {reader: replace(site.definition(reader), leaf, copy) for reader in readers}
+    return reread(site, copy, NEED)
 
 
 RULE = Rewrite(

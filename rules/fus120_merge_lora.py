@@ -1,11 +1,13 @@
 """FUS120 merge-lora: a low-rank branch is added into the weight, which is rounded once more.
 
 Why it matters: x W + s (x A) B costs two small products; W + s A B costs none. Stored in bf16 the
-merged weight loses every change below half an ulp of W: changes with standard deviation 1e-3
-leave 78 of 100 standard normal weights as they were, and unmerging does not bring W back.
+merged weight loses every change below half an ulp of W: changes with standard deviation 1e-3 leave
+78 of 100 standard normal weights as they were, and unmerging does not bring W back.
+Legal: as a change of rounding; added in f32 and rounded once. Never where the branch is to be taken
+out again.
 Error: half an ulp of `format` in each merged weight, where the branch kept its own digits.
-Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models" (arXiv 2106.09685),
-section 4.1; peft#1388, torchtune#1101.
+Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models" (arXiv 2106.09685), section
+4.1; peft#1388, torchtune#1101.
 """
 
 from lastbit.change import Change

@@ -3,6 +3,7 @@
 Why it matters: compilers see x / sqrt(v) and use the one instruction for 1 / sqrt(v). The rounded
 root and the rounded quotient give way to a rounded reciprocal root and a rounded product. A
 normalisation that divided in one release multiplies in the next, and its bits move.
+Legal: as a change of rounding.
 Error: two roundings on either side, so both lie within 2 u of the exact quotient (to first order)
 and within 4 u of each other. An instruction that only approximates rsqrt adds its own error.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 2.2; IEEE 754-2019,

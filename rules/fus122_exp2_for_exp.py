@@ -1,8 +1,10 @@
 """FUS122 exp2-for-exp: an exponential becomes a power of two, its argument times log2(e).
 
 Why it matters: GPUs have an instruction for 2^x alone, and flash kernels fold log2(e) into the
-scale of the scores, so that no product is left over. The product is rounded, and an absolute
-error in the exponent is a relative one in the result: the larger |x|, the more bits are wrong.
+scale of the scores, so that no product is left over. The product is rounded, and an absolute error
+in the exponent is a relative one in the result: the larger |x|, the more bits are wrong.
+Legal: as a change of rounding, for arguments that the maximum of a row has made small; the factor
+multiplies the finished dot product.
 Error: about |x| (2 u + u^2) relative, for u of the product's format, from the rounded constant and
 the rounded product; nearly 15 ulp of f32 were seen for |x| < 18.
 Source: Muller, Elementary Functions, 3rd ed., ch. 11 (range reduction); Dao, "FlashAttention-2"

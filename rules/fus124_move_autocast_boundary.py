@@ -1,9 +1,10 @@
-"""FUS124 move-autocast-boundary: values are computed inside a region of lower precision.
+"""FUS124 move-autocast-boundary: values are computed inside a region of a narrower format.
 
 Why it matters: under autocast the same line computes in f32 outside and in bf16 inside, and a
-refactoring, a compiler that outlines a block, or a hook moves the border. Operands are then
-cast on the way in, and results are rounded before they are cast back. A gain of 1e-5 on a
-residual branch, or a gradient scaled by it, is what breaks first.
+refactoring, a compiler that outlines a block, or a hook moves the border. Operands are then cast on
+the way in, and results are rounded before they are cast back. A gain of 1e-5 on a residual branch,
+or a gradient scaled by it, is what breaks first.
+Legal: as a change of rounding, along a border that the program declares.
 Error: half an ulp of `format` in each operand and each result of the region.
 Source: Micikevicius et al., "Mixed Precision Training" (arXiv 1710.03740), section 3;
 pytorch#185676.

@@ -4,6 +4,7 @@ Why it matters: common subexpression elimination is the commonest rewrite of all
 equal operations on equal operands give equal bits. It needs operations without hidden state: two
 draws of a random generator, or a buffer that is written between the two, are no common
 subexpression, and a sum by atomics may differ from run to run by itself.
+Legal: for pure operations.
 Error: exact.
 Source: Aho et al., Compilers: Principles, Techniques, and Tools, 2nd ed., sec. 9.1.4; IEEE
 754-2019, clause 4.3 (a rounding is a function of its operand).

@@ -4,12 +4,14 @@ Why it matters: query, key and value, or gate and up projection, read the same r
 weights are put side by side and one kernel computes all columns. Each output element is still one
 sum over K. What changes in practice is which kernel a library picks for the wider N; if its tree
 over K is another one, that is change-schedule (RED209) on top.
+Legal: always, as long as the tree over K does not follow N.
 Error: exact as long as the tree over K stays.
 Source: Wu et al., "Mirage: A Multi-Level Superoptimizer for Tensor Programs" (arXiv 2405.05751),
 where such joins are found; vllm#54521, on kernels that follow the shape.
 """
 
 from lastbit.change import Change
+from lastbit.cost.placement import Placement
 from lastbit.graph import Node, concat, take
 from lastbit.patterns import replace
 from lastbit.patterns.products import product_in
@@ -65,4 +67,5 @@ RULE = Rewrite(
         "with joined weights"
     ),
     placement=True,
+    places=lambda site: Placement(together=(frozenset(site.at),)),
 )

@@ -1,9 +1,10 @@
 """FUS128 swap-transposed-operands: A B is computed as the transpose of B^T A^T.
 
-Why it matters: a library written for column-major matrices gets a row-major product by swapping
-the operands. Each element is the same sum of the same products, so the bits stay if the sum runs
-in the same tree. A library often picks another kernel for the swapped shape: on one CPU library
-only 71 of 100 elements kept their bits, and that is change-schedule (RED209), not this rule.
+Why it matters: a library written for column-major matrices gets a row-major product by swapping the
+operands. Each element is the same sum of the same products, so the bits stay if the sum runs in the
+same tree. A library often picks another kernel for the swapped shape: on one CPU library only 71 of
+100 elements kept their bits, and that is change-schedule (RED209), not this rule.
+Legal: always, as long as the tree over K stays.
 Error: exact as long as the tree over K stays.
 Source: Golub and Van Loan, Matrix Computations, 4th ed., sec. 1.1; IEEE 754-2019, clause 5.4.1
 (multiplication commutes).

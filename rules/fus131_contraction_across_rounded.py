@@ -4,11 +4,12 @@ Why it matters: m = x * s; exp(m - x * s) is 1 as written, for both sides are on
 that contracts a side into a fused multiply-subtract leaves that side exact and the other rounded:
 what remains is the rounding error of the product, unbounded for large x. For x = 1134139801600 and
 s = 0.18033688 it is 7916, so the line is 1, infinity or 0: uncontracted, contracted on the left, or
-on the right. The subtraction of a maximum in a softmax has this form. It is legal where the product
-is exact, and where both sides are contracted alike.
+on the right. The subtraction of a maximum in a softmax has this form.
+Legal: where the product is exact, and where both sides are contracted alike.
 Error: the exponential of up to half an ulp of the product.
 Source: pytorch#122260 (a fused softmax); Higham, Accuracy and Stability of Numerical Algorithms,
 2nd ed., sec. 2.6.
+See also: FUS107 for contraction in general.
 """
 
 from collections.abc import Iterator

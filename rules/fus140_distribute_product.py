@@ -1,13 +1,16 @@
 """FUS140 distribute-product: x (a + b) becomes x a + x b.
 
 Why it matters: graph optimisers use the distributive law to share a product, or to make two that
-run side by side. It holds for real numbers. In floating point the sum is rounded first on one
-side, and each product on the other; where a and b nearly cancel, x a + x b keeps nothing of what
-a + b had exactly. In f32, 45 of 100 triples of numbers give other bits.
-Error: on one side u of |x| |a + b|, on the other u of |x| (|a| + |b|), besides the sums over K.
+run side by side. It holds for real numbers. In floating point the sum is rounded first on one side,
+and each product on the other; where a and b nearly cancel, x a + x b keeps nothing of what a + b
+had exactly. In f32, 45 of 100 triples of numbers give other bits.
+Legal: as a change of rounding; the law is one of real numbers.
+Error: about 2 u |x| |a + b| on one side, and u |x| (|a| + |b| + |a + b|) on the other, besides the
+sums over K.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 3.1; Jia et al.,
-"TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions"
-(SOSP 2019), whose axioms are those of the reals.
+"TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions" (SOSP
+2019), whose axioms are those of the reals.
+See also: FUS141, the associative law.
 """
 
 from lastbit.change import Change

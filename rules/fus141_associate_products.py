@@ -3,9 +3,10 @@
 Why it matters: the cheaper order depends on the shapes, so planners pick it: x (A B) merges a
 low-rank pair once, (x A) B keeps it apart. What lies between the two products is another matrix,
 with other roundings, and its elements may be much larger than those of the result.
+Legal: as a change of rounding; the law is one of real numbers.
 Error: about gamma(K + N) |A| |B| |C| on either side, and u of the format of what lies between.
-Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 3.5 and 3.7
-(products of matrices); Jia et al., "TASO" (SOSP 2019), where this is an axiom.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 3.5 and 3.7 (products
+of matrices); Jia et al., "TASO" (SOSP 2019), where this is an axiom.
 """
 
 from lastbit.change import Change

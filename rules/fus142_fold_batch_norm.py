@@ -2,11 +2,13 @@
 
 Why it matters: at inference the statistics are constants, so the norm is a scale and a shift for
 each column, and both go into the product that stands before it. The folded weights are rounded
-again, so 84 of 100 f32 outputs change, though none by much. The bias must be folded too: it
-becomes (b - mean) * scale + shift.
+again, so 84 of 100 f32 outputs change, though none by much. The bias must be folded too: it becomes
+(b - mean) * scale + shift.
+Legal: as a change of rounding, for constant statistics, with the bias folded too.
 Error: u of the weights' format for each folded weight, and the norm's own roundings disappear.
 Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference" (arXiv 1712.05877), section 3.2 (folding); onnxscript#3027.
+See also: FUS143, where the bias is lost.
 """
 
 from lastbit.change import Change

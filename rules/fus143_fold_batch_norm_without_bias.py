@@ -1,9 +1,10 @@
 """FUS143 fold-batch-norm-without-bias: a batch norm is folded, and the product's own bias is lost.
 
 Why it matters: most layers in front of a batch norm have no bias, since the norm subtracts it
-again, so the fold is written and tested without one. Where there is a bias (or a factor beside
-it, as in a Gemm) the folded layer computes another function: each column is off by b * scale.
-Error: |b * scale| in every element of a column, at any precision.
+again, so the fold is written and tested without one. Where there is a bias (or a factor beside it,
+as in a Gemm) the folded layer computes another function: each column is off by b * scale.
+Legal: where the product has no bias.
+Error: |b * scale| in every element of a column, in any format.
 Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference" (arXiv 1712.05877), section 3.2; onnxscript#3027, where outputs
 were off by 4.69.

@@ -1,11 +1,13 @@
 """FUS144 scale-queries: a matrix product is scaled through its left operand, not afterwards.
 
-Why it matters: attention multiplies its scores by 1 / sqrt(d). Scaling the queries costs d
-products for a row instead of one for each key, so kernels and compilers move it. The scaled
-queries are rounded to their own 16-bit format; scores scaled in an f32 accumulator are not.
+Why it matters: attention multiplies its scores by 1 / sqrt(d). Scaling the queries costs d products
+for a row instead of one for each key, so kernels and compilers move it. The scaled queries are
+rounded to their own 16-bit format; scores scaled in an f32 accumulator are not.
+Legal: as a change of rounding; bit for bit for powers of two (FUS145).
 Error: u of the left operand's format (2^-8 of bf16) in each of its elements.
 Source: Vaswani et al., "Attention Is All You Need" (arXiv 1706.03762), section 3.2.1;
 pytorch#115151.
+See also: FUS145 for powers of two; FUS146 for a number for each row; QNT315 the other way round.
 """
 
 from lastbit.change import Change

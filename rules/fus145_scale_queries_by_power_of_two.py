@@ -1,8 +1,9 @@
 """FUS145 scale-queries-by-power-of-two: a power of two is moved from a product to its left operand.
 
-Why it matters: 1 / sqrt(d) is a power of two for d = 64 or 256, and not for d = 128. A power of
-two scales every product, every partial sum and every rounding alike, so the scores keep their
-bits. Legal for d = 64, it is copied to d = 128, where it is scale-queries (FUS144).
+Why it matters: 1 / sqrt(d) is a power of two for d = 64 or 256, and not for d = 128. A power of two
+scales every product, every partial sum and every rounding alike, so the scores keep their bits. A
+kernel that was written for d = 64 and is copied to d = 128 does another thing there (FUS144).
+Legal: for powers of two, where the scaled operand stays in the normal range.
 Error: exact, as long as nothing overflows or falls below the smallest normal number.
 Source: IEEE 754-2019, clause 5.3.3 (scaleB: a power of the base only moves the exponent);
 pytorch#115151.

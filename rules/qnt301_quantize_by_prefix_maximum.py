@@ -1,12 +1,15 @@
 """QNT301 quantize-by-prefix-maximum: each chunk of a row is quantized by the maximum read so far.
 
-Why it matters: a kernel that quantizes while it reads does not know the row's maximum yet. What
-has been rounded with an early scale stays rounded so, whatever scale is used later: in a row of
-256 with 1 and 10 as heads of its two chunks, the 1 comes back as 1 instead of 55/56.
-Error: half an ulp of the grid at the chunk's own scale; early chunks come out finer, never
-coarser, than by the row's scale.
-Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, section 5 (the conversion);
-compressed-tensors#394 (scales of another scope).
+Why it matters: a kernel that quantizes while it reads does not know the row's maximum yet. What has
+been rounded with an early scale stays rounded so, whatever scale is used later: in a row of 256
+with 1 and 10 as heads of its two chunks, the 1 comes back as 1 instead of 55/56.
+Legal: where no other program has to give the same codes.
+Error: half an ulp of the grid at the chunk's own scale; early chunks come out finer, never coarser,
+than by the row's scale.
+Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, on conversions; compressed-tensors#394
+(scales of another scope).
+See also: QNT302, where one early maximum serves the whole row; QNT304, where each block has its
+own.
 """
 
 from lastbit.change import Change

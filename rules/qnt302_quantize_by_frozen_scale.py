@@ -1,12 +1,15 @@
 """QNT302 quantize-by-frozen-scale: the scale of a row is taken from its first chunk alone.
 
 Why it matters: it saves a pass over the row, or reuses a scale from calibration or from the
-previous step. Whatever is larger than the chunk's maximum saturates, and a clamp is no rounding:
-in a row of 256 with 1 and 10 as heads of its chunks, the 10 comes back as 1. A conversion that
-does not saturate gives inf or NaN instead.
+previous step. Whatever is larger than the chunk's maximum saturates, and a clamp is no rounding: in
+a row of 256 with 1 and 10 as heads of its chunks, the 10 comes back as 1. A conversion that does
+not saturate gives inf or NaN instead.
+Legal: where the first chunk is known to hold the maximum, as after a calibration that bounds all
+rows.
 Error: unbounded; everything above the chunk's maximum is lost.
-Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, section 5 (saturation);
-Micikevicius et al., arXiv 2209.05433.
+Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, on saturation; Micikevicius et al., arXiv
+2209.05433.
+See also: QNT301, where the maximum grows from chunk to chunk.
 """
 
 from lastbit.change import Change
@@ -14,9 +17,9 @@ from lastbit.patterns.quantized import (
     CHUNK,
     NO_MAXIMUM,
     ROW_SCALED,
-    SEVERAL_CHUNKS,
     grid_at,
     quantized_at,
+    shorter_than_row,
 )
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
@@ -37,7 +40,7 @@ RULE = Rewrite(
     sizes={"M": 1, "K": 2, "N": 1},
     rewrite=rewrite,
     parameters=(CHUNK,),
-    requires=(SEVERAL_CHUNKS,),
+    requires=(shorter_than_row("chunk"),),
     examples=(
         breaks(
             {"chunk": 1}, t=[[1, 10]], w=[[0], [1]], shows="y: 0x4120 -> 0x3f80"

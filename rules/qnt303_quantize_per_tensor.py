@@ -3,26 +3,29 @@
 Why it matters: per-tensor scaled matrix products exist on every GPU, row-scaled ones do not. The
 maximum then runs over the batch as well: a row's codes depend on the other requests of the batch,
 and a single outlier costs every row bits.
+Legal: where both sides state the same scope, and a row may depend on its batch.
 Error: half an ulp of the grid at the tensor's scale: amax(tensor) / amax(row) times that of the
 row's own scale, until values fall below the grid's smallest number.
-Source: Micikevicius et al., arXiv 2209.05433; Xiao et al., SmoothQuant,
-arXiv 2211.10438, section 3 (granularities and outliers).
+Source: Micikevicius et al., arXiv 2209.05433; Xiao et al., SmoothQuant, arXiv 2211.10438, section 3
+(granularities and outliers).
+See also: QNT320 for parts of one weight; QNT334 for codes that exist already.
 """
 
 from lastbit.change import Change
-from lastbit.graph import Node, Reduce, broadcast
-from lastbit.patterns.quantized import NO_MAXIMUM, ROW_SCALED, grid_at, quantized_at
+from lastbit.patterns.quantized import (
+    NO_MAXIMUM,
+    ROW_SCALED,
+    grid_at,
+    over_tensor,
+    quantized_at,
+)
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
 def rewrite(site: Site) -> Edits:
     """Let the maximum run over the other axes too."""
     found = quantized_at(site)
-    amax: Node = found.amax
-    for axis in range(len(found.amax.shape)):
-        if axis != found.amax.axis:
-            amax = Reduce("max", amax, axis)
-    return found.rescaled(found.scaled_by(broadcast(amax, found.amax.shape)))
+    return found.rescaled(found.scaled_by(over_tensor(found.amax)))
 
 
 RULE = Rewrite(

@@ -1,35 +1,27 @@
 """QNT305 quantize-in-column-blocks: each block of output columns quantizes the row again.
 
-Why it matters: fused into the matrix product, the quantization runs once for every block of
-output columns, on the same row with the row's own scale. That costs reads, not bits: the codes
-are the same in every block. It stays so only as long as the scale is that of the whole row.
+Why it matters: fused into the matrix product, the quantization runs once for every block of output
+columns, on the same row with the row's own scale. That costs reads, not bits: the codes are the
+same in every block. It stays so only as long as the scale is that of the whole row.
+Legal: always, with the scale of the whole row.
 Error: exact.
 Source: IEEE 754-2019, clause 4.3 (a rounding is a function of its operand).
 """
 
 from lastbit.change import Change
+from lastbit.cost.placement import Placement, Tile
 from lastbit.graph import Node, Reduce, apply, concat, substitute
 from lastbit.patterns import replace
 from lastbit.patterns.blocks import block_of, blocks_of
-from lastbit.patterns.quantized import NO_GRID, ROW_SCALED, Grid, grid_at
-from lastbit.rule import Edits, MismatchError, Parameter, Require, Rewrite, Site, holds, rejects
+from lastbit.patterns.quantized import NO_GRID, ROW_SCALED, grid_at
+from lastbit.rule import Edits, Parameter, Require, Rewrite, Site, holds, rejects
 
 
 def columns(site: Site) -> int:
     """Return the number of columns of the product of quantized values."""
     grid = grid_at(site)
     total = grid.product_in(next(iter(grid.readers), grid.name))
-    return total.shape[column_axis(grid, total)]
-
-
-def column_axis(grid: Grid, total: Reduce) -> int:
-    """Return the axis of a product that only the other operand has."""
-    codes, other = grid.operands(total)
-    rank = len(total.shape)
-    axes = [a for a in range(-rank, 0) if a + rank != total.axis and codes.shape[a] == 1]
-    if not axes or len(other.shape) < rank:
-        raise MismatchError("the product has columns")
-    return max(axes, key=lambda axis: other.shape[axis])
+    return total.shape[grid.column_axis(total)]
 
 
 def rewrite(site: Site) -> Edits:
@@ -38,7 +30,7 @@ def rewrite(site: Site) -> Edits:
     edits: dict[str, Node] = {}
     for reader in grid.readers:
         total = grid.product_in(reader)
-        axis = column_axis(grid, total)
+        axis = grid.column_axis(total)
         codes, other = grid.operands(total)
         local = substitute([codes], {grid.codes.key: grid.node})[codes.key]
         parts = []
@@ -47,6 +39,14 @@ def rewrite(site: Site) -> Edits:
             parts.append(Reduce("sum", terms, total.axis, total.schedule, total.acc))
         edits[reader] = replace(site.definition(reader), total, concat(parts, axis))
     return edits
+
+
+def places(site: Site) -> Placement:
+    """Compute the codes in the kernels of the products, a block of columns at a time."""
+    grid = grid_at(site)
+    tile = Tile(columns=site.integer("block"))
+    inside = frozenset((grid.name, reader) for reader in grid.readers if grid.named)
+    return Placement(dict.fromkeys(grid.readers, tile), inside)
 
 
 RULE = Rewrite(
@@ -76,4 +76,5 @@ RULE = Rewrite(
         "again, by the row's scale"
     ),
     placement=True,
+    places=places,
 )

@@ -1,14 +1,16 @@
 """QNT306 fuse-quantize: a conversion to a grid is fused with what it converts, roundings kept.
 
-Why it matters: the value is no longer stored and read again before it is quantized. As long as
-its rounding still happens in registers, every code is the same.
+Why it matters: the value is no longer stored and read again before it is quantized. As long as its
+rounding still happens in registers, every code is the same.
+Legal: always, with the rounding in front of the conversion kept.
 Error: exact.
 Source: IEEE 754-2019, clause 4.3 (a rounding is a function of its operand).
+See also: QNT307 without the rounding; FUS115 for a norm.
 """
 
 from lastbit.change import Change
 from lastbit.patterns import replace
-from lastbit.patterns.quantized import grid_at, rounded_input
+from lastbit.patterns.quantized import grid_at, operand_inside, rounded_input
 from lastbit.rule import Edits, Rewrite, Site, holds, rejects
 
 
@@ -41,4 +43,5 @@ RULE = Rewrite(
     ),
     title=lambda site: f"`{grid_at(site).name}` is converted where its operand is computed",
     placement=True,
+    places=operand_inside,
 )

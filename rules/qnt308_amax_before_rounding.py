@@ -1,10 +1,12 @@
 """QNT308 amax-before-rounding: the maximum is taken before the rounding of what it measures.
 
 Why it matters: a kernel that computes a row and its maximum together holds both in binary32; the
-unfused program took the maximum of the values that it had stored in bf16. The scale then differs
-by up to half an ulp of bf16, and with it the quotient of every element.
-Error: a relative error of 2^-9 in the scale (bf16), and a code where a quotient crosses a midpoint.
+unfused program took the maximum of the values that it had stored in bf16. The scale then differs by
+up to half an ulp of bf16, and with it the quotient of every element.
+Legal: as a change of rounding of the scale, where no other program has to give the same codes.
+Error: u of the format in the scale (2^-8 of bf16), and a code where a quotient crosses a midpoint.
 Source: TransformerEngine#2355 (a fused normalization took the maximum of binary32 values).
+See also: QNT352, which finds such scales; QNT307, where the value skips the rounding.
 """
 
 from lastbit.change import Change

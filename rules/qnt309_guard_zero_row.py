@@ -1,10 +1,12 @@
 """QNT309 guard-zero-row: a row of zeros gets the scale 1.
 
-Why it matters: the scale of a row of zeros is 0, and 0 / 0 is NaN, in every element of that row
-and in all that reads it. Padding, masked experts and cleared buffers are such rows. With a guard
-all other rows keep their bits. (A floor above the smallest normal number changes small rows too.)
+Why it matters: the scale of a row of zeros is 0, and 0 / 0 is NaN, in every element of that row and
+in all that reads it. Padding, masked experts and cleared buffers are such rows. With a guard all
+other rows keep their bits. (A floor above the smallest normal number changes small rows too.)
+Legal: always.
 Error: exact for rows with a nonzero element.
-Source: pytorch/ao#4713 and Model-Optimizer#381 (NaN from rows of zeros, and their guards).
+Source: pytorch/ao#4713 and lmdeploy#3652 (NaN from rows of zeros).
+See also: QNT351, which finds scales without a guard; QNT323 for the two kinds of floor.
 """
 
 from lastbit.change import Change

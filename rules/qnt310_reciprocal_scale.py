@@ -1,11 +1,13 @@
 """QNT310 reciprocal-scale: a quantization multiplies by the rounded reciprocal of its scale.
 
-Why it matters: one division for a row and a product for each element is much faster than a
-division for each. Two roundings stand where one stood, and close to a midpoint of the grid a code
-flips; 248 of 819,200 bf16 inputs did.
+Why it matters: one division for a row and a product for each element is much faster than a division
+for each. Two roundings stand where one stood, and next to a midpoint of the grid a code flips; 248
+of 819,200 bf16 inputs did.
+Legal: as a change of rounding; bit for bit where the scale is a power of two.
 Error: at most u relative in the quotient (u = 2^-24 for binary32); one code next to a midpoint.
 Source: vllm#31514; Brisebarre, Muller and Raina, "Accelerating correctly rounded floating-point
 division when the divisor is known in advance" (IEEE Trans. Comput. 53(8), 2004).
+See also: FUS108 for any division; QNT311 for the wrong one of two scales.
 """
 
 from lastbit.change import Change

@@ -1,8 +1,9 @@
 """QNT311 inverted-scale: a quantization multiplies by its scale instead of dividing by it.
 
 Why it matters: checkpoints and kernels hand on either the scale that restores (x = q * scale) or
-its reciprocal, under the same name. With the wrong one, values are off by the square of the
-scale; with scales close to 1 a test may not notice.
+its reciprocal, under the same name. With the wrong one, values are off by the square of the scale;
+with scales near 1 a test may not notice.
+Legal: where the scale is 1; never else.
 Error: unbounded; a factor of scale^2 before the rounding.
 Source: vllm#36297.
 """

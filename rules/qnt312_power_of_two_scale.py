@@ -3,13 +3,16 @@
 Why it matters: block-scaled matrix units take scales as e8m0, one byte that holds an exponent, and
 kernels differ in how they get there. `up` never saturates and leaves up to a bit of the grid
 unused. `nearest` saturates what lies beyond 448 scales: of a maximum of 630 in e4m3fn it keeps 448
-(a loss of 28.9 %) where `up` gives 640; of 500 it loses 10.4 %, of 449 0.22 %. `floor`, the rule
-of the MX specification, divides the exponent of the maximum by the largest power of two of the
-grid: it loses 10.4 % of 500 too, and saturates neither 440 nor 630. (A fourth rule rounds the
-exponent to nearest: like `nearest`, with its limit at 1.414 in place of 1.5.)
+(a loss of 28.9 %) where `up` gives 640; of 500 it loses 10.4 %, of 449 0.22 %. `floor`, the rule of
+the MX specification, is the largest power of two in the maximum over the largest one in the grid:
+it loses 10.4 % of 500 too, and saturates neither 440 nor 630. (A fourth rule rounds the exponent to
+nearest: like `nearest`, with its limit at 1.414 in place of 1.5.)
+Legal: where both sides state the rule by which the scale is rounded; `nearest` and `floor` need a
+saturating conversion.
 Error: half an ulp of the grid at a scale of 1 to 2 times the row's (`up`), of 2/3 to 4/3 of it
 (`nearest`), or of 7/8 to 7/4 of it (`floor`, e4m3fn); what is above 448 scales is lost.
 Source: OCP Microscaling Formats (MX) 1.0, section 6.3; mlx#4353, aiter#3212, vllm#40650.
+See also: QNT353, which finds scales that clip; QNT335 for scales in e4m3.
 """
 
 from lastbit.change import Change

@@ -3,9 +3,11 @@
 Why it matters: libraries disagree on what 1000 becomes in e4m3fn: 448 or NaN; one library has
 changed its mind between two releases. Values that fit keep their bits, so tests pass until an
 outlier comes.
+Legal: where no value is beyond the largest finite one, or both sides state the policy.
 Error: exact up to the largest finite value; beyond it NaN.
-Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, section 5 (both are allowed);
-ml_dtypes#400, pytorch#178817.
+Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, which allows both; ml_dtypes#400,
+pytorch#178817.
+See also: DOM532, which finds conversions that state no policy.
 """
 
 import dataclasses

@@ -1,13 +1,14 @@
 """QNT315 dequantize-after-accumulation: a scale multiplies the sum instead of its operands.
 
-Why it matters: matrix units multiply codes, so the scale of a row or column is applied once, in
-the epilogue. A reference that restores the operands first and rounds them (q * s in bf16) adds
-other terms. It is legal as a change of rounding only, and only for scales that are the same for
-all terms of a sum: scales for blocks of K belong inside.
-Error: the roundings of the restored operands, u each, disappear; one rounding of the product
-with the scale is added. Exact for scales that are powers of two.
+Why it matters: matrix units multiply codes, so the scale of a row or column is applied once, in the
+epilogue. A reference that restores the operands first and rounds them (q * s in bf16) adds other
+terms. Scales for blocks of K belong inside.
+Legal: as a change of rounding, for scales that are the same for all terms of a sum.
+Error: the roundings of the restored operands, u each, disappear; one rounding of the product with
+the scale is added. Exact for scales that are powers of two.
 Source: Jacob et al., arXiv 1712.05877, section 2.2 (the multiplier behind the integer sum);
 DeepSeek-V3, arXiv 2412.19437, section 3.3.2 (scales along K stay inside).
+See also: QNT317 for scales along K, which may not leave the sum.
 """
 
 from lastbit.change import Change

@@ -1,12 +1,13 @@
 """QNT316 change-rounding-mode: a conversion to a grid rounds in another direction.
 
-Why it matters: a cast that truncates, a `round` that takes ties away from zero, or `>=` in place
-of `>` at a midpoint give other codes than nearest even. Random scales hide the ties; scales like
-2^-6 make 12 of 100 bf16 inputs land on one. In float16, 0.0500183 / 0.0999756 is 0.5003: 1, and
-0 where the quotient is truncated.
+Why it matters: a cast that truncates, a `round` that takes ties away from zero, or `>=` in place of
+`>` at a midpoint give other codes than nearest even. Random scales hide the ties; scales like 2^-6
+make 12 of 100 bf16 inputs land on one. In float16, 0.0500183 / 0.0999756 is 0.5003: 1, and 0 where
+the quotient is truncated.
+Legal: where both sides state the mode.
 Error: a whole code for truncation; for another tie rule a code for inputs halfway between two.
-Source: IEEE 754-2019, clause 4.3; onnxruntime#32452 (truncation), tt-metal#56525 (ties),
-aiter#3992 (`>=` at every midpoint of e2m1: 4 of 7 ties).
+Source: IEEE 754-2019, clause 4.3; onnxruntime#32452 (truncation), tt-metal#56525 (ties), aiter#3992
+(`>=` at every midpoint of e2m1: 4 of 7 ties).
 """
 
 import dataclasses

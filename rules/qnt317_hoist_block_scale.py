@@ -2,12 +2,13 @@
 
 Why it matters: matrix units accumulate over all of K as fast as they can; scales for blocks of K
 (DeepSeek-V3, MX formats) must multiply each block's sum before it is added to the others. A kernel
-that keeps one accumulator and applies a single scale computes something else, and nearly the
-right thing where all blocks have about the same maximum. Never legal, except where the scales of
-a row are equal.
+that keeps one accumulator and applies a single scale computes something else, and nearly the right
+thing where all blocks have about the same maximum.
+Legal: where the scales of a row are equal; never else.
 Error: unbounded; each block is off by the ratio of its scale to the one that was applied.
-Source: DeepSeek-V3, arXiv 2412.19437, section 3.3.2; OCP Microscaling Formats (MX) 1.0,
-section 6.2 (the dot product of scaled blocks).
+Source: DeepSeek-V3, arXiv 2412.19437, section 3.3.2; OCP Microscaling Formats (MX) 1.0, section 6.2
+(the dot product of scaled blocks).
+See also: QNT315 for scales that are constant along K.
 """
 
 from lastbit.change import Change

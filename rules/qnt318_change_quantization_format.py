@@ -2,11 +2,12 @@
 
 Why it matters: e4m3fn ends at 448 and e4m3fnuz, the 8-bit format of other vendors, at 240; int8
 spaces its values evenly, e2m1 has eight magnitudes. Every code and every scale changes. It is a
-change of grid only as long as the scale divides by the largest value of the new format. In the
-fnuz formats -0 does not exist, and an infinity becomes NaN.
+change of grid only as long as the scale divides by the largest value of the new format. In the fnuz
+formats -0 does not exist, and an infinity becomes NaN.
+Legal: where both sides state the format, and the scale follows it.
 Error: half an ulp of the new grid at a scale of amax over its largest value.
-Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, section 5; Noune et al., arXiv
-2206.02915 (the fnuz formats); onnx#6220 (what infinities become in them).
+Source: OCP 8-bit Floating Point Specification (OFP8) 1.0; Noune et al., arXiv 2206.02915 (the fnuz
+formats); onnx#6220 (what infinities become in them).
 """
 
 from lastbit.change import Change

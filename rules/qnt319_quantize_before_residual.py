@@ -1,10 +1,12 @@
 """QNT319 quantize-before-residual: the residual is added behind a quantization, not before it.
 
 Why it matters: fused kernels add the residual, normalise and quantize in one pass, and passes that
-match such patterns have moved the quantization across the addition. Then the codes are those of
-one operand, with the scale of that operand, and the residual is never rounded to the grid.
+match such patterns have moved the quantization across the addition. Then the codes are those of one
+operand, with the scale of that operand, and the residual is never rounded to the grid.
+Legal: where a model was calibrated in this form.
 Error: half an ulp of the grid at amax(x) in place of half an ulp at amax(x + r).
 Source: vllm#10906 and vllm#27883 (fusions of residual addition, norm and quantization).
+See also: QNT332 for the weight of a norm.
 """
 
 from lastbit.change import Change

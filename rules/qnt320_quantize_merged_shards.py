@@ -5,10 +5,13 @@ which takes one scale for the tensor. The shard with the smaller maximum loses d
 below the smallest number of the grid where it is far smaller. For normal values in e4m3fn nothing
 happens down to a ratio of 1e-3 (a relative error of 0.026, as with its own scale); at 1e-4 it is
 0.049, at 1e-5 0.49, and at 1e-6 every code is 0.
+Legal: where the parts are of like size; see QNT354 for when a part is lost.
 Error: half an ulp of the grid at the largest scale; at most 2^-10 of that scale where the grid is
 subnormal (e4m3fn).
-Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, section 5 (the range of e4m3fn);
-vllm#5915 and vllm#41022.
+Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, on the range of e4m3fn; vllm#5915 and
+vllm#41022.
+See also: QNT354, which finds parts that are lost; QNT303 for rows; QNT334 for codes that exist
+already.
 """
 
 from dataclasses import replace

@@ -3,9 +3,11 @@
 Why it matters: where a matrix product is split along K over devices (row parallel), each device
 holds a part of every row. A scale from the part saves the exchange of the maximum, and makes the
 codes depend on the number of devices: the same model on 4 and on 8 of them gives other bits.
+Legal: where results are compared at one number of devices.
 Error: half an ulp of the grid at the part's own scale, which is never above that of the row.
 Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3 (parts of a row on devices);
 TransformerEngine#3045 and compressed-tensors#394 (the scope of scales).
+See also: QNT304 for blocks that do not follow the devices.
 """
 
 from lastbit.change import Change

@@ -3,16 +3,17 @@
 Why it matters: a cast to int8 saturates in one library and keeps the low eight bits of a wider
 integer in another: 128 becomes 127 here and -128 there. With scales from amax no code is out of
 range and tests pass; a scale from calibration, or a zero point, lets an outlier change its sign.
+Legal: where the range is known to be kept.
 Error: none in range; beyond it a multiple of 2^8.
 Source: ISO/IEC 9899:2018, 6.3.1.4 (a float outside the integer's range: undefined) and 6.3.1.3;
 Jacob et al., arXiv 1712.05877, section 2.4 (the conversion must saturate); onnxruntime#28743.
+See also: RED211 for sums.
 """
-
-from fractions import Fraction
 
 from lastbit.change import Change
 from lastbit.formats import INT64
-from lastbit.graph import Round, apply
+from lastbit.graph import Round
+from lastbit.patterns.integers import low_bits
 from lastbit.patterns.quantized import NO_GRID, grid_at
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, MismatchError, Rewrite, Site, breaks, holds, rejects
@@ -26,11 +27,8 @@ def rewrite(site: Site) -> Edits:
     rounding = grid.node.rounding
     if rounding.format.kind != "integer":
         raise MismatchError(NEED)
-    low, count = rounding.format.min_finite, Fraction(2**rounding.format.bits)
     wide = Round(grid.node.x, Rounding.of(INT64, rounding.mode))
-    turns = apply("floor", apply("div", apply("sub", wide, low), count))
-    wrapped = apply("sub", wide, apply("mul", turns, count))
-    return grid.replaced(Round(wrapped, rounding))
+    return grid.replaced(Round(low_bits(wide, rounding.format), rounding))
 
 
 RULE = Rewrite(

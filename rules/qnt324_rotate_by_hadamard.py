@@ -4,6 +4,7 @@ Why it matters: a Hadamard matrix H of ones and minus ones spreads outliers over
 fewer bits suffice (QuaRot, and the random transform of 4-bit training). Over the reals H H^T = n,
 so x H (H^T w) / n is the same product; every code is another one. A transform that only one of the
 two operands went through is another function.
+Legal: where both operands go through it, and both sides state the blocks.
 Error: half an ulp of the grid at amax(x H) / n^0.5 in place of amax(x); the roundings of w H.
 Source: Ashkboos et al., QuaRot, arXiv 2404.00456, section 3; TransformerEngine#3045.
 """

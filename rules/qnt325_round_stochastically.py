@@ -2,8 +2,9 @@
 
 Why it matters: in training with 4 and 8 bits, gradients are rounded stochastically, so that small
 ones survive in the mean. The result is a function of value and seed, and reproducible only where
-seed and the order of draws are part of the program: another launch shape draws other numbers.
-(Here a draw depends on seed and value alone.)
+seed and the order of draws are part of the program: another launch shape draws other numbers. (Here
+a draw depends on seed and value alone.)
+Legal: where seed and draws are part of the program.
 Error: below one ulp of the grid, in place of half an ulp; 0 in the mean.
 Source: Connolly, Higham and Mary, "Stochastic rounding and its probabilistic backward error
 analysis" (SIAM J. Sci. Comput. 43(1), 2021); TransformerEngine#3045.

@@ -3,8 +3,9 @@
 Why it matters: q = x / s - z maps the range of a row onto 0 to 255. An integer z lets zero have a
 code of its own, so padding stays exact, and is what integer kernels and ONNX store; calibration
 code that keeps min / s as a float gives other codes, off by up to half a step.
-Error: half an ulp of the grid in z, and so up to one code in each element; a code at either end
-may saturate.
+Legal: where both sides store the same offset.
+Error: half an ulp of the grid in z, and so up to one code in each element; a code at either end may
+saturate.
 Source: Jacob et al., arXiv 1712.05877, section 2.1 (zero has an exact code); ONNX QuantizeLinear.
 """
 

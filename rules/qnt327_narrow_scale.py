@@ -4,8 +4,10 @@ Why it matters: scales stored as bf16 or float16 next to the codes save memory, 
 divides by the wide scale but stores the narrow one restores other values than it quantized. Here
 both use the narrow one. Rounded down, a bf16 scale takes the largest element of a row to at most
 449.8, which still rounds to 448. In float16, rows with a maximum below 1.3e-5 have the scale 0.
-Error: u of the format in the scale (2^-9 relative for bf16), and a code next to a midpoint.
-Source: IEEE 754-2019, clause 4.3; OCP 8-bit Floating Point Specification (OFP8) 1.0, section 5.
+Legal: as a change of rounding, where the narrow scale is the one that divides and the one that
+multiplies.
+Error: u of the format in the scale (2^-8 of bf16), and a code next to a midpoint.
+Source: IEEE 754-2019, clause 4.3; OCP 8-bit Floating Point Specification (OFP8) 1.0.
 """
 
 from lastbit.change import Change

@@ -1,8 +1,9 @@
 """QNT330 quantize-before-view: a tensor is quantized before it is transposed or reshaped.
 
-Why it matters: codes move at a half or a quarter of the bytes, so transposing them is cheaper.
-With one scale for the tensor every code is the same. A scale for each row is tied to the layout:
-the rows of a transposed tensor are its columns, and dividing by the wrong ones is another function.
+Why it matters: codes move at a half or a quarter of the bytes, so transposing them is cheaper. With
+one scale for the tensor every code is the same. A scale for each row is tied to the layout: the
+rows of a transposed tensor are its columns, and dividing by the wrong ones is another function.
+Legal: always, with one scale for the tensor.
 Error: exact.
 Source: IEEE 754-2019, clause 4.3 (a rounding is a function of its operand); Micikevicius et al.,
 arXiv 2209.05433, section 4.1 (one scale for a tensor).

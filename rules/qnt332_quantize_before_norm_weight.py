@@ -3,11 +3,12 @@
 Why it matters: a norm that hands codes to the next matrix product multiplies by its weight first;
 moved behind the quantization, the weight cannot be folded into the next layer's weights without
 another rounding, and the scale is that of the normalised row: outlier channels, which the weight
-makes or tames, fall to other codes. Legal where a model was calibrated in this form (SmoothQuant
-moves such factors on purpose).
+makes or tames, fall to other codes.
+Legal: where a model was calibrated in this form; SmoothQuant moves such factors on purpose.
 Error: half an ulp of the grid at amax(n) |w| in place of half an ulp at amax(n w).
-Source: Xiao et al., SmoothQuant, arXiv 2211.10438, section 4 (factors moved across a
-quantization); vllm#27883.
+Source: Xiao et al., SmoothQuant, arXiv 2211.10438, section 4 (factors moved across a quantization);
+vllm#27883.
+See also: QNT319 for the residual.
 """
 
 from lastbit.change import Change

@@ -2,28 +2,32 @@
 
 Why it matters: where a fused matrix product takes one scale, loaders bring shards that were stored
 with their own scales to the largest of them: the codes are restored and rounded a second time. The
-original values are gone, so a value may end up a whole code away from what quantizing it by
-the final scale would give. (Double rounding; with the rounding of the shared scale alone, see
-QNT320.)
+original values are gone, so a value may end up a whole code away from what quantizing it by the
+final scale would give. (Double rounding; with the rounding of the shared scale alone, see QNT320.)
+Legal: where both sides requantize; the codes of the first scale are not what quantizing once would
+give.
 Error: half an ulp of the grid at the old scale, and half an ulp at the new one.
 Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
 rounding to odd" (IEEE Trans. Comput. 57(4), 2008), section 2 (double rounding); vllm#5915.
+See also: QNT303 and QNT320 for values that are quantized once, by the shared scale.
 """
 
 from lastbit.change import Change
-from lastbit.graph import Node, Reduce, Round, apply, broadcast, native_rounding
-from lastbit.patterns.quantized import NO_MAXIMUM, ROW_SCALED, grid_at, quantized_at
+from lastbit.graph import Node, Round, apply, native_rounding
+from lastbit.patterns.quantized import (
+    NO_MAXIMUM,
+    ROW_SCALED,
+    grid_at,
+    over_tensor,
+    quantized_at,
+)
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 
 def rewrite(site: Site) -> Edits:
     """Restore the codes, and quantize by the scale of the whole tensor."""
     found = quantized_at(site)
-    amax: Node = found.amax
-    for axis in range(len(amax.shape)):
-        if axis != found.amax.axis:
-            amax = Reduce("max", amax, axis)
-    new = found.scaled_by(broadcast(amax, found.amax.shape))
+    new = found.scaled_by(over_tensor(found.amax))
     old: Node = found.formula
     held = native_rounding(found.scale)
     if held is not None:

@@ -5,16 +5,17 @@ one scale for the tensor, so that the largest block's scale is 448. Such scales 
 rounded down, the largest element of a block lies up to 6.25 % beyond the grid and saturates, and
 blocks far below the tensor's maximum have a scale of 0. The tensor's maximum makes a row's codes
 depend on the batch.
+Legal: where both sides state the two levels; a row then depends on its batch.
 Error: half an ulp of e4m3 in the scale (6.25 %), on top of the grid's own.
-Source: NVIDIA, "Pretraining large language models with NVFP4", arXiv 2509.25149, section 2
-(scales in two levels).
+Source: NVIDIA, "Pretraining large language models with NVFP4", arXiv 2509.25149, section 2 (scales
+in two levels).
 """
 
 from lastbit.change import Change
 from lastbit.formats import E4M3FN, F32
-from lastbit.graph import Node, Reduce, Round, apply, broadcast
+from lastbit.graph import Round, apply
 from lastbit.patterns import unrounded
-from lastbit.patterns.quantized import NO_MAXIMUM, grid_at, quantized_at
+from lastbit.patterns.quantized import NO_MAXIMUM, grid_at, over_tensor, quantized_at
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
@@ -23,12 +24,9 @@ def rewrite(site: Site) -> Edits:
     """Round each scale to e4m3, in units of a scale for the whole tensor."""
     found = quantized_at(site)
     scale = unrounded(found.formula)
-    largest: Node = scale
-    for axis in range(len(scale.shape)):
-        largest = Reduce("max", largest, axis)
-    unit = Round(apply("div", largest, E4M3FN.max_finite), Rounding.of(F32))
+    unit = Round(apply("div", over_tensor(scale), E4M3FN.max_finite), Rounding.of(F32))
     narrow = Round(apply("div", scale, unit), Rounding.of(E4M3FN, overflow="saturate"))
-    return found.rescaled(apply("mul", narrow, broadcast(unit, scale.shape)))
+    return found.rescaled(apply("mul", narrow, unit))
 
 
 RULE = Rewrite(

@@ -1,13 +1,14 @@
 """QNT351 scale-without-floor: a division by a scale that is 0 for zeros.
 
-Why it matters: the scale of a row, block or tensor comes from its largest magnitude. Of zeros it
-is 0, and 0 / 0 is NaN; written as a multiplication by 448 / amax it is 0 * inf, NaN too. Padding
+Why it matters: the scale of a row, block or tensor comes from its largest magnitude. Of zeros it is
+0, and 0 / 0 is NaN; written as a multiplication by 448 / amax it is 0 * inf, NaN too. Padding
 tokens, masked experts and cleared buffers are such rows, and one is enough. Any nonzero scale is
-right there. A floor on the scale and one on the maximum are two different guards, and both are
-safe as long as the floor is a number of the format that holds it: 1e-12 in f16 is 0. A program is
-safe without one where the declared range of the values excludes 0.
+right there. A floor on the scale and one on the maximum are two different guards, and both are safe
+as long as the floor is a number of the format that holds it: 1e-12 in f16 is 0.
+Legal: where a declared range of the values excludes 0.
 Error: exact where the scale is not 0.
 Source: pytorch/ao#4713 and lmdeploy#3652 (NaN from blocks of zeros).
+See also: QNT309, the guard as a transform; QNT323 for the two kinds of floor.
 """
 
 from collections.abc import Iterator

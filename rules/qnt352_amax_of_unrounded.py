@@ -4,10 +4,12 @@ Why it matters: a fused normalization takes the maximum of the binary32 values t
 quantizes the bf16 values that it stores. Of 3.0117188 the maximum is 3.01171875, and what is stored
 is 3.015625: the largest quotient is 448.58 in place of 448. That alone overflows nothing, 448.58
 rounds to 448, but the scale has other bits than that of a program which reads what was stored, and
-with it every quotient. It is legal where no other program has to give the same bits.
+with it every quotient.
+Legal: where no other program has to give the same codes.
 Error: a relative error of u in the scale (2^-8 of bf16), and a code where a quotient crosses a
 midpoint.
 Source: TransformerEngine#2355 (the maximum of a fused normalization).
+See also: QNT308, which makes such a scale.
 """
 
 from collections.abc import Iterator

@@ -5,8 +5,10 @@ largest elements of the block saturate. To the nearest, a maximum of 630 gets th
 stored as 448: 28.9 % are gone. 2^floor(log2 amax) / 2^8, the rule of the MX specification, loses up
 to 12.5 %: 500 is 448 then, 10.4 % less. Rounded up no element is lost, at the price of up to one
 bit of the grid. Scales of more digits lose less than half a step of the grid, which is no hazard.
+Legal: where the specification of the format asks for it, and both sides follow it.
 Error: up to 1/3 of the largest elements (nearest), 1/2 (down); rounded up, half a step of the grid.
 Source: mlx#4353 and aiter#3212 (clipped maxima); OCP Microscaling Formats (MX) 1.0, section 6.3.
+See also: QNT312 for the rules by which scales are rounded.
 """
 
 from collections.abc import Iterator

@@ -7,8 +7,10 @@ divided by the scale, lies below the smallest normal number: most quotients are 
 e4m3fn that is 2^-6, so for normal parts, whose largest of millions is 6 standard deviations, the
 ratio of the parts is 2^-6 * 6 / 448 = 2e-4. Relative errors of 0.027 become 0.049 at a ratio of
 1e-4, 0.49 at 1e-5, and at 1e-6 all is 0. It counts where the plan declares how large the parts are.
+Legal: where every part keeps most of its elements above the smallest normal number of the grid.
 Error: u of the grid relative to each element; of a lost part, half its least step times the scale.
 Source: vllm#41022 and vllm#5915 (merged shards with one scale).
+See also: QNT320, which merges the scales.
 """
 
 from collections.abc import Iterator

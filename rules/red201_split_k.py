@@ -2,10 +2,13 @@
 
 Why it matters: floating-point addition is not associative, so the result's bits depend on `n`,
 which launch heuristics pick from the batch size or the number of processors.
-Error: gamma(K/n + n - 2) replaces gamma(K - 1), times the sum of absolute terms, where
-gamma(m) = m u / (1 - m u) and u is the unit roundoff of the accumulator.
+Legal: as a reassociation, where `n` does not follow the batch.
+Error: gamma(K/n + n - 2) replaces gamma(K - 1), times the sum of absolute terms, where gamma(m) = m
+u / (1 - m u) and u is the unit roundoff of the accumulator.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2; Osama et al.,
 "Stream-K" (arXiv 2301.03598), on why kernels split K.
+See also: RED207 for the order in which the pieces are added; RED209 for any tree; RED203 for narrow
+pieces; RED204 for atomics.
 """
 
 from lastbit.change import Change
@@ -54,6 +57,7 @@ RULE = Rewrite(
             {"n": 2}, x=(2**24, 1, 1, 1), shows="z: 0x4c000000 -> 0x4c000001"
         ),  # 2^24 + 1 ties to even
         breaks({"n": 4, "outer": "pairwise"}, x=(2**24, 1, 1, 1)),
+        breaks({"n": 2}, x=("0x1p+127", 0, "0x1p+127", "-0x1.8p+127")),  # inf on the way
         rejects(
             "every addition is in the accumulator's format",
             {"n": 2, "outer": "split(2, partials=bf16)"},
@@ -62,7 +66,7 @@ RULE = Rewrite(
         rejects("the value holds one sum", {"n": 2}, x=1, at=("z",)),
         rejects("the sum has an accumulator and a schedule", {"n": 2}, x=1, at=("e",)),
     ),
-    loses=("deterministic",),
+    loses=("domain", "deterministic"),
     title=lambda site: (
         f"`{site.name}` is summed in {site.integer('n')} pieces (`{_schedule(site)}`) "
         "that are added afterwards"

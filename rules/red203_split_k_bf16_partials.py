@@ -1,11 +1,14 @@
 """RED203 split-k-bf16-partials: partial sums are stored in a narrow format before they are added.
 
 Why it matters: a split-K kernel that writes its partial sums in the output's format halves their
-traffic and rounds each of them.
+traffic and rounds each of them. Large partial sums that cancel leave the error of their size:
+256.5, -256 and 1 add up to 1.5, and in bf16 to 1.
+Legal: as a change of rounding, stated on both sides.
 Error: each partial sum gains a relative error of u of the narrow format (2^-8 of bf16), so the
 bound grows by that times the sum of absolute partial sums.
-Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2;
-pytorch, `allow_bf16_reduced_precision_reduction` (Numerical accuracy, in its documentation).
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2; modular#7165; the
+setting `allow_bf16_reduced_precision_reduction` of PyTorch.
+See also: RED273, which finds such partial sums; RED265 for devices.
 """
 
 from lastbit.change import Change

@@ -2,12 +2,16 @@
 
 Why it matters: blocking K bounds the local storage. As long as the accumulator is carried from
 block to block and keeps its format, every addition is the one that was there before.
+Legal: always, with one accumulator that keeps its format.
 Error: none; the same rounded operations run on the same operands.
-Source: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM Trans.
-Math. Softw. 34(3), 2008).
+Source: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM Trans. Math.
+Softw. 34(3), 2008).
+See also: RED206, where each block starts from zero; RED212, where the accumulator is stored in
+between.
 """
 
 from lastbit.change import Change
+from lastbit.cost.placement import Placement, Tile
 from lastbit.graph import Node, chunks, concat
 from lastbit.patterns import BLOCK, sum_of
 from lastbit.rule import Edits, MismatchError, Rewrite, Site, holds, rejects
@@ -59,4 +63,5 @@ RULE = Rewrite(
         f"`{site.name}` loads {site.integer('block')} terms at a time into one running accumulator"
     ),
     placement=True,
+    places=lambda site: Placement({site.name: Tile(depth=site.integer("block"))}),
 )

@@ -2,16 +2,19 @@
 
 Why it matters: pieces that are added as they come, by rank, by address or in a tree differ in the
 last bits. 1 + 2^-24 + 2^-24 in f32 is 1 from the left and 1 + 2^-23 from the right.
+Legal: as a reassociation, where the order is pinned.
 Error: both orders keep the bound gamma(n - 1) times the sum of absolute partial sums.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.1 and 4.2.
+See also: RED201, which makes the pieces; RED208 for a merge that keeps the order; RED209 for any
+other tree.
 """
 
 import dataclasses
 
 from lastbit.change import Change
-from lastbit.patterns import one_format, pieces_of, schedule_in, sum_of
+from lastbit.patterns import one_by_one, one_format, pieces_of, schedule_in, sum_of
 from lastbit.rule import Edits, MismatchError, Parameter, Rewrite, Site, breaks, holds, rejects
-from lastbit.schedule import Lanes, Nested, Schedule, Split, tree_of_pairs
+from lastbit.schedule import Lanes, Schedule, Split
 
 
 def _schedule(site: Site) -> Schedule:
@@ -19,15 +22,8 @@ def _schedule(site: Site) -> Schedule:
     schedule = total.schedule
     if not isinstance(schedule, Split | Lanes):
         raise MismatchError("the sum has partial sums: split or lanes")
-    outer = schedule_in(site, "outer", _backwards(len(pieces_of(schedule, total.length))))
-    return dataclasses.replace(schedule, outer=outer)
-
-
-def _backwards(count: int) -> Schedule:
-    nested: Nested = ()
-    for i in reversed(range(count)):
-        nested = (nested, i)
-    return tree_of_pairs(nested)
+    backwards = one_by_one(reversed(range(len(pieces_of(schedule, total.length)))))
+    return dataclasses.replace(schedule, outer=schedule_in(site, "outer", backwards))
 
 
 def rewrite(site: Site) -> Edits:
@@ -57,6 +53,7 @@ RULE = Rewrite(
             x=(1, "0x1p-24", "0x1p-24"), shows="y: 0x3f800000 -> 0x3f800001"
         ),  # the last two first: one ulp more
         breaks({"outer": "tree((0, (1, 2)))"}, x=(1, "0x1p-24", "0x1p-24")),
+        breaks(x=("-0x1.8p+127", "0x1.8p+127", "0x1.8p+127")),  # the last two overflow
         holds(x=(1, 2, 3)),  # exact in every order
         rejects(
             "every addition is in the accumulator's format",
@@ -65,7 +62,7 @@ RULE = Rewrite(
         ),
         rejects("the sum has partial sums: split or lanes", x=1, at=("z",)),
     ),
-    loses=("deterministic",),
+    loses=("domain", "deterministic"),
     title=lambda site: (
         f"the partial sums of `{site.name}` are added by "
         f"{site.text('outer') or 'seq, the last one first'}"

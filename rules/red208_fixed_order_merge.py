@@ -2,9 +2,11 @@
 
 Why it matters: it is what replaces atomics where results must repeat. The buffer costs a write, a
 read and the wait for the slowest piece; the bits are those of the schedule that was declared.
+Legal: always.
 Error: none; the same rounded operations run on the same operands.
 Source: Demmel and Nguyen, "Fast Reproducible Floating-Point Summation" (ARITH 21, 2013), on what
 reproducibility asks of a sum.
+See also: RED204, which it replaces.
 """
 
 from lastbit.change import Change

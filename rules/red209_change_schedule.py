@@ -2,10 +2,12 @@
 
 Why it matters: another library, tile shape, number of warps or vector width brings another tree,
 and with it other bits, on the same input and with the same formats.
+Legal: as a reassociation, where the tree is pinned.
 Error: gamma(h) times the sum of absolute terms, where h is the height of the tree: the largest
 number of additions that a term goes through.
-Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.1 and 4.2;
-Xie et al., "FPRev" (arXiv 2411.00442), which reveals the trees of libraries.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.1 and 4.2; Xie et
+al., "FPRev" (arXiv 2411.00442), which reveals the trees of libraries.
+See also: RED201 and RED206 for the two commonest trees; RED207, where the pieces stay.
 """
 
 from lastbit.change import Change
@@ -42,6 +44,7 @@ RULE = Rewrite(
             {"schedule": "pairwise"}, x=(2**24, 1, 1, 1), shows="y: 0x4b800000 -> 0x4b800001"
         ),  # 1 + 1 is added at once
         breaks({"schedule": "lanes(2)"}, x=(2**24, 1, 1, 1)),
+        breaks({"schedule": "pairwise"}, x=("0x1.8p+127", 0, "0x1.8p+127", "-0x1.8p+127")),  # inf
         holds({"schedule": "pairwise(4)"}, x=(2**24, 1, 1, 1)),  # one run of four terms: seq
         rejects(
             "every addition is in the accumulator's format",
@@ -49,6 +52,6 @@ RULE = Rewrite(
             x=1,
         ),
     ),
-    loses=("deterministic",),
+    loses=("domain", "deterministic"),
     title=lambda site: f"`{site.name}` is summed by `{site.text('schedule')}`",
 )

@@ -1,11 +1,13 @@
 """RED210 narrow-accumulator: a sum is accumulated in a narrower format.
 
-Why it matters: it is faster on matrix units, and small terms are lost once the sum has grown. A
-sum of ones in bf16 stops at 256.
-Error: gamma(K - 1) of the narrow format for seq, times the sum of absolute terms: no bound at all
-once K u reaches 1 (256 terms of bf16).
-Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2;
-Liger-Kernel#950.
+Why it matters: it is faster on matrix units, and small terms are lost once the sum has grown. A sum
+of ones in bf16 stops at 256.
+Legal: as a change of rounding, for short sums, stated on both sides.
+Error: gamma(K - 1) of the narrow format for seq, times the sum of absolute terms, which says
+nothing any more once K u reaches 1 (256 terms of bf16).
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2; Liger-Kernel#950.
+See also: RED212 and RED266 for roundings between blocks; RED217 for matrix units; RED211 for
+integers.
 """
 
 from lastbit.change import Change

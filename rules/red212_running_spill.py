@@ -1,11 +1,13 @@
 """RED212 running-spill: the accumulator is stored in a narrow format after each block of terms.
 
-Why it matters: a loop order that visits each output several times writes the partial result back
-in between. Stored in the output's format instead of the accumulator's, it is rounded each time.
+Why it matters: a loop order that visits each output several times writes the partial result back in
+between. Stored in the output's format instead of the accumulator's, it is rounded each time.
+Legal: as a change of rounding, stated on both sides.
 Error: one rounding to the narrow format for each block: gamma(K/b - 1) of it, times the sum of
 absolute terms, for blocks of b.
-Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2;
-Liger-Kernel#950 (accumulation in bf16).
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2; Liger-Kernel#950
+(accumulation in bf16).
+See also: RED266, where each block is rounded before it is added; RED210, where every addition is.
 """
 
 from lastbit.change import Change

@@ -2,10 +2,12 @@
 
 Why it matters: it is right only where all blocks have as many terms. The last block is often
 shorter, and each of its terms then counts for more.
+Legal: where all blocks have as many terms; then as a change of rounding.
 Error: none over the reals where the blocks are equal (a change of rounding then); else the result
 is another weighted mean.
 Source: Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance" (The American
 Statistician 37(3), 1983), whose merge formulas weight each part by its number of terms.
+See also: RED219, the mean with weights.
 """
 
 from lastbit.change import Change
@@ -48,9 +50,11 @@ RULE = Rewrite(
         ),  # 2 against (1 + 4) / 2
         breaks({"block": 9}, x=(*[1] * 9, 2)),  # 1.5 in place of 1.1
         breaks({"block": 2}, x=(2**24, 1, 1, 1)),  # equal blocks: only the rounding changes
+        breaks({"block": 2}, x=("0x1.8p+127", 0, "0x1.8p+127", "-0x1.8p+127")),  # finite, not inf
         holds({"block": 2}, x=(1, 2, 3, 4)),  # equal blocks and exact sums
         rejects("the value is a mean", {"block": 2}, x=1, at=("z",)),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` is the unweighted mean of the means of blocks of {site.integer('block')}"
     ),

@@ -3,9 +3,13 @@
 Why it matters: over the reals the two are the same. Rounded, two large numbers cancel: where the
 mean is large against the spread, no digit is left, and the result may be negative, which the next
 square root turns into NaN.
+Legal: as a change of rounding, where the mean is small against the spread: mean^2 <= 2^(p/2) times
+the variance.
 Error: about K u times (1 + mean^2 / variance) relative, against K u for two passes.
 Source: Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance" (The American
-Statistician 37(3), 1983); Higham, Accuracy and Stability, 2nd ed., sec. 1.9; burn#5607.
+Statistician 37(3), 1983); Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec.
+1.9; burn#5607.
+See also: RED272, which finds such variances.
 """
 
 from lastbit.change import Change

@@ -2,6 +2,7 @@
 
 Why it matters: K // b blocks instead of ceil(K / b). Every length that tests use is a multiple of
 the block, and the first that is not loses terms.
+Legal: where the block divides K, and then it leaves out nothing.
 Error: not bounded by any number of ulp; the sum of other terms is computed.
 Source: Triton, tutorial 03 "Matrix Multiplication", whose loop runs to `tl.cdiv(K, BLOCK_SIZE_K)`
 and masks the last block for this reason.

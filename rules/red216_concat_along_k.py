@@ -1,9 +1,10 @@
 """RED216 concat-along-k: two products that are added become one product with a longer K.
 
 Why it matters: [W B] [x; A x] is W x + B (A x), so a low-rank adapter costs one launch. Its small
-terms are then added one by one to an accumulator that the base product has filled. With both
-products and their sum in the accumulator's format it is a reassociation; where they were stored in
-a narrow format, those roundings disappear too.
+terms are then added one by one to an accumulator that the base product has filled. Where the
+products were stored in a narrow format, those roundings disappear too.
+Legal: as a reassociation where both products and their sum have the accumulator's format; else as a
+change of rounding.
 Error: gamma(K + R - 1) replaces gamma(max(K, R)), times the sum of absolute terms.
 Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2; Wu et al.,
 "Mirage" (arXiv 2405.05751), which finds this form of LoRA (arXiv 2106.09685).
@@ -66,9 +67,13 @@ RULE = Rewrite(
             x=2**24, w=1, t=1, b=1, shows="y: 0x4b800001 -> 0x4b800000"
         ),  # 2^24 + (1 + 1), against (2^24 + 1) + 1
         breaks(at=("z",), x="0x1.02p0", w="0x1.02p0", t="0x1p-9", b=1),  # 2^-14 decides a tie
+        breaks(
+            x="0x1p+64", w="0x1p+63", t="0x1p+64", b=[["0x1p+63"], ["-0x1p+63"]]
+        ),  # inf on the way
         holds(x=1, w=1, t=1, b=1),  # every partial sum is exact
         holds(at=("n",), x=1, w=1, t=1, b=1),
         rejects(NEED, x=1, w=1, t=1, b=1, at=("e",)),
     ),
+    loses=("domain",),
     title=lambda site: f"`{site.name}` adds the terms of both its sums in one accumulator",
 )

@@ -1,14 +1,16 @@
 """RED217 promotion-interval: a matrix unit's partial sum is promoted after another number of terms.
 
-Why it matters: a matrix unit may keep fewer digits than the format of its accumulator. Hopper's
-for FP8 keeps 13 fraction bits and cuts off the rest, always toward zero, so a long chain of
-positive terms comes out too small. Kernels therefore add its partial sum to a binary32 accumulator
-in ordinary registers every so many terms, such as 128; a fast mode that leaves this out, an
-interval of K or more, is another result.
+Why it matters: a matrix unit may keep fewer digits than the format of its accumulator. Hopper's for
+FP8 keeps 13 fraction bits and cuts off the rest, always toward zero, so a long chain of positive
+terms comes out too small. Kernels therefore add its partial sum to a binary32 accumulator in
+ordinary registers every so many terms, such as 128; a fast mode that leaves this out, an interval
+of K or more, is another result.
+Legal: as a change of rounding, with the interval stated on both sides.
 Error: on positive e4m3 data with K = 4096 the mean relative error is 6.6e-2 without promotion and
 5e-4 with one every 128 terms.
 Source: DeepGEMM#37 and #50 (promotion every 128 terms); Khattak and Mikaitis, "Accurate Models of
 NVIDIA Tensor Cores" (arXiv 2512.07004).
+See also: RED210 for accumulators of a narrower format.
 """
 
 from lastbit.change import Change

@@ -3,10 +3,12 @@
 Why it matters: this is what accumulated gradients need, where micro-batches hold different numbers
 of tokens; without the weights (RED213) it is another mean. Over the reals it is the mean of all
 terms, but each mean and each product is rounded, so another micro-batch size is another result.
-Error: two roundings for each block and gamma(K/b - 1) for their sum, times the mean of absolute
-terms, for blocks of b.
+Legal: as a change of rounding, where the micro-batches are pinned.
+Error: gamma(b + K/b) in place of gamma(K - 1), times the mean of absolute terms, for blocks of b:
+each mean and each product is rounded, besides the sums.
 Source: Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance" (The American
 Statistician 37(3), 1983); transformers#34191 and torchtune#1875 (weights forgotten).
+See also: RED213 without the weights.
 """
 
 from lastbit.change import Change
@@ -47,9 +49,11 @@ RULE = Rewrite(
             {"block": 7}, x=(25, *[1] * 6, 0), shows="y: 0x40780000 -> 0x4077ffff"
         ),  # 31 / 7, rounded, times 7 is not 31
         holds({"block": 9}, x=(*[1] * 9, 2)),  # nine losses of 1 and one of 2: 1.1 either way
+        breaks({"block": 2}, x=("0x1.8p+127", 0, "0x1.8p+127", "-0x1.8p+127")),  # finite, not inf
         holds({"block": 2}, x=(1, 2, 3, 4)),
         rejects("the value is a mean", {"block": 2}, x=1, at=("z",)),
     ),
+    loses=("domain",),
     title=lambda site: (
         f"`{site.name}` merges the means of blocks of {site.integer('block')}, each weighted by "
         "its number of terms"

@@ -1,13 +1,16 @@
 """RED251 online-softmax: a row of scores is read block by block, with a running maximum.
 
 Why it matters: this is how flash attention avoids storing scores and weights. The maximum m, the
-sum of weights l and the weighted sum u of the blocks read so far are kept; when a block raises
-the maximum to m', l and u are multiplied by exp(m - m') before the block is added. Over the reals
-the result is the same; in floating point the factor, the products and the new sums are rounded.
-A block whose keys are all masked before any other was read gives exp(-inf + inf), NaN.
+sum of weights l and the weighted sum u of the blocks read so far are kept; when a block raises the
+maximum to m', l and u are multiplied by exp(m - m') before the block is added. Over the reals the
+result is the same; in floating point the factor, the products and the new sums are rounded. A block
+whose keys are all masked before any other was read gives exp(-inf + inf), NaN.
+Legal: as a change of rounding, where every row has a key; else with a guard (RED271).
 Error: at most three roundings more for each block that raises the maximum, relative to l and u.
 Source: Milakov and Gimelshein, arXiv 1805.02867, algorithm 3; Dao et al., arXiv 2205.14135,
 algorithm 1; flashinfer#4051 (masked blocks).
+See also: RED252 and RED253 for order and size of the blocks; RED257 for chunks that are merged;
+RED254 and RED260 for what goes wrong.
 """
 
 from lastbit.change import Change

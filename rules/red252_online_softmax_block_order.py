@@ -1,8 +1,9 @@
 """RED252 online-softmax-block-order: the blocks of an online softmax are read in another order.
 
-Why it matters: a causal mask is cheapest from the diagonal backwards, ring attention starts at
-the rank's own block, and work stealing starts anywhere. Which block raises the maximum, and so
-which sums are rescaled, depends on that order.
+Why it matters: a causal mask is cheapest from the diagonal backwards, ring attention starts at the
+rank's own block, and work stealing starts anywhere. Which block raises the maximum, and so which
+sums are rescaled, depends on that order.
+Legal: as a change of rounding, where the order is pinned.
 Error: as for the online form itself, at most three roundings for each block that raises the
 maximum; an ascending row rescales in every step, a descending one in none.
 Source: Liu et al., Ring Attention, arXiv 2310.01889; Dao et al., arXiv 2205.14135, section 3.1.

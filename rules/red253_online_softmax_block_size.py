@@ -1,12 +1,13 @@
 """RED253 online-softmax-block-size: an online softmax gets another block size.
 
 Why it matters: the block size follows from shared memory and from the head dimension, and tuners
-choose it per shape and per GPU. It decides which scores share a maximum and how often the sums
-are rescaled, so a tuned kernel gives other bits.
-Error: at most three roundings for each block that raises the maximum; one block for the whole
-row rescales nothing.
-Source: Dao, FlashAttention-2, arXiv 2307.08691, section 3.3 (block sizes); pytorch#180832
-(a block size that a tuner changed).
+choose it per shape and per GPU. It decides which scores share a maximum and how often the sums are
+rescaled, so a tuned kernel gives other bits.
+Legal: as a change of rounding, where the block is pinned.
+Error: at most three roundings for each block that raises the maximum; one block for the whole row
+rescales nothing.
+Source: Dao, FlashAttention-2, arXiv 2307.08691, section 3.3 (block sizes); pytorch#180832 (a block
+size that a tuner changed).
 """
 
 from lastbit.change import Change

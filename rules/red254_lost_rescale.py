@@ -1,11 +1,13 @@
 """RED254 lost-rescale: the running sums of an online softmax do not follow the maximum.
 
-Why it matters: when a block raises the maximum, what was summed before is too large by
-exp(m' - m) until it is rescaled. A kernel that forgets it, for a tail block, a second warp or a
-split of the keys, passes every test whose first block holds the maximum.
+Why it matters: when a block raises the maximum, what was summed before is too large by exp(m' - m)
+until it is rescaled. A kernel that forgets it, for a tail block, a second warp or a split of the
+keys, passes every test whose first block holds the maximum.
+Legal: where the first block is known to hold the maximum; never else.
 Error: unbounded; the weight of each earlier block is off by a factor of exp(m' - m).
 Source: Milakov and Gimelshein, arXiv 1805.02867, theorem 1 (the invariant that is lost);
 flashinfer#50 and flashinfer#58 (states merged with the wrong maximum).
+See also: RED260, where only small steps are left out; RED262, where leaving them out is right.
 """
 
 from lastbit.change import Change

@@ -1,10 +1,12 @@
 """RED255 merge-without-statistics: chunk results of attention are averaged without their weights.
 
 Why it matters: each chunk's result is already divided by its own sum of weights, so its share of
-the whole row is lost. From the results 1 and 3 nobody can tell whether the weights were 1:2
-(7/3) or 2:1 (5/3). Chunks must hand on their maximum and sum, or their log-sum-exp.
+the whole row is lost. From the results 1 and 3 nobody can tell whether the weights were 1:2 (7/3)
+or 2:1 (5/3). Chunks must hand on their maximum and sum, or their log-sum-exp.
+Legal: where all chunks have equal sums of weights; never else.
 Error: unbounded; the average is right only where all chunks have equal sums of weights.
 Source: Ye et al., FlashInfer, arXiv 2501.01005, section 2.2 (the states that do compose).
+See also: RED257, the merge with its statistics; RED258 with statistics that are misread.
 """
 
 from lastbit.change import Change

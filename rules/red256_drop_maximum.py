@@ -1,11 +1,11 @@
 """RED256 drop-maximum: a softmax no longer subtracts the maximum of its row.
 
-Why it matters: over the reals the factor exp(-max) cancels. In binary32 exp(89) overflows, and
-inf / inf is NaN; where all scores are below -104 every weight is 0 and 0 / 0 is NaN. It is legal
-only with a bound on the scores.
+Why it matters: over the reals the factor exp(-max) cancels. In binary32 exp(89) overflows, and inf
+/ inf is NaN; where all scores are below -104 every weight is 0 and 0 / 0 is NaN.
+Legal: as a change of rounding, with a bound on the scores.
 Error: a rounding in a few weights on ordinary runs; the domain shrinks to scores below 88.7.
-Source: Blanchard, D. J. Higham and N. J. Higham, "Accurately computing the log-sum-exp and
-softmax functions" (IMA J. Numer. Anal. 41(4), 2021).
+Source: Blanchard, D. J. Higham and N. J. Higham, "Accurately computing the log-sum-exp and softmax
+functions" (IMA J. Numer. Anal. 41(4), 2021).
 """
 
 from lastbit.change import Change

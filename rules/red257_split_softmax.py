@@ -1,13 +1,16 @@
 """RED257 split-softmax: chunks of attention are finished alone and merged by their log-sum-exp.
 
 Why it matters: decoding has one query and many keys, so kernels split the keys over the GPU
-(Flash-Decoding), and cascade and context-parallel attention do the same over caches and ranks.
-Each chunk gives its result and lse = max + log(sum of weights); the merge weighs the results by
-exp(lse - max lse). Over the reals that is the same softmax. The number of chunks usually follows
-from the batch, so the bits of a row depend on its neighbours.
+(Flash-Decoding), and cascade and context-parallel attention do the same over caches and ranks. Each
+chunk gives its result and lse = max + log(sum of weights); the merge weighs the results by exp(lse
+- max lse). Over the reals that is the same softmax. The number of chunks usually follows from the
+batch, so the bits of a row depend on its neighbours.
+Legal: as a change of rounding, where the number of chunks does not follow the batch.
 Error: about four roundings a chunk, and the absolute error of lse becomes a relative one.
 Source: Dao et al., Flash-Decoding for long-context inference (PyTorch blog, 2023); Ye et al.,
 FlashInfer, arXiv 2501.01005, section 2.2.
+See also: RED251 for blocks that one kernel reads in turn; RED255 and RED258 for merges that are
+wrong; RED271 for empty chunks.
 """
 
 from lastbit.change import Change

@@ -1,11 +1,13 @@
 """RED258 merge-in-wrong-base: chunks are merged by log-sum-exps of another base.
 
-Why it matters: kernels that use exp2 return a log-sum-exp to base 2, others one to base e, and
-both are plain floats. Read in the wrong base, the shares of the chunks are raised to the power
-1.44 or 0.69: the results stay plausible, and short contexts hide it.
+Why it matters: kernels that use exp2 return a log-sum-exp to base 2, others one to base e, and both
+are plain floats. Read in the wrong base, the shares of the chunks are raised to the power 1.44 or
+0.69: the results stay plausible, and short contexts hide it.
+Legal: never.
 Error: unbounded in the shares; the result stays between those of the chunks.
 Source: flashinfer#2113 (base 2 against base e), sglang#40903 (chunks of a prefix merged in the
 wrong base).
+See also: RED274, which finds such merges; RED255, where the statistics are missing.
 """
 
 from lastbit.change import Change

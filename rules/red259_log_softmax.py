@@ -3,10 +3,11 @@
 Why it matters: over the reals the two are the same. Rounded, the weight of a score that lies 104
 below the maximum is 0 in binary32, and its logarithm -inf: a loss that should be 104 is infinite.
 The difference has no such end. It is the safer direction; the reverse is a defect.
+Legal: as a change of rounding that widens the domain; the reverse narrows it.
 Error: two roundings of numbers as large as |x - max|, against one of the weight, which the
 logarithm turns into an absolute error of u.
-Source: Blanchard, D. J. Higham and N. J. Higham, "Accurately computing the log-sum-exp and
-softmax functions" (IMA J. Numer. Anal. 41(4), 2021).
+Source: Blanchard, D. J. Higham and N. J. Higham, "Accurately computing the log-sum-exp and softmax
+functions" (IMA J. Numer. Anal. 41(4), 2021).
 """
 
 from lastbit.change import Change

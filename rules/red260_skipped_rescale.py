@@ -4,10 +4,12 @@ Why it matters: a small growth of the maximum needs no rescaling, if the block's
 relative to the old one (RED262). A kernel that has formed them relative to the new maximum already,
 and then skips, mixes two scales: earlier blocks count up to exp(threshold) times too much. Random
 scores rarely move the maximum by little and often, so tests pass.
-Error: unbounded; each skipped step multiplies the weight of earlier blocks by up to
-exp(threshold). Scores 0 and 6 to base 2 give 1/2 in place of 1/65.
+Legal: never.
+Error: unbounded; each skipped step multiplies the weight of earlier blocks by up to exp(threshold).
+Scores 0 and 6 to base 2 give 1/2 in place of 1/65.
 Source: Milakov and Gimelshein, arXiv 1805.02867, theorem 1 (the invariant that is lost);
 rocm-libraries#6498.
+See also: RED262, where the weights keep the old reference too.
 """
 
 from lastbit.change import Change

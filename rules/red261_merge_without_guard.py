@@ -1,10 +1,12 @@
 """RED261 merge-without-guard: attention states are merged without a guard for empty ones.
 
 Why it matters: a state that has seen no key has the log-sum-exp -inf. Where all of them are empty,
-as for a padded row or a split behind the end of a short context, so is their maximum, and
--inf - (-inf) is NaN. The guard takes another reference, such as 0, where the maximum is -inf.
+as for a padded row or a split behind the end of a short context, so is their maximum, and -inf -
+(-inf) is NaN. The guard takes another reference, such as 0, where the maximum is -inf.
+Legal: where every merge has a state that is not empty.
 Error: exact where one state is not empty.
 Source: IEEE 754-2019, clause 7.2 (inf - inf is invalid); flashinfer#4051, vllm#39148.
+See also: RED271, which finds merges without a guard.
 """
 
 from lastbit.change import Change

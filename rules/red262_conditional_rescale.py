@@ -1,13 +1,14 @@
 """RED262 conditional-rescale: sums and weights stay relative to a maximum until it grows by much.
 
 Why it matters: rescaling the accumulator in each block is slow, and any reference that is not far
-below the maximum serves as well, since it cancels in the quotient. It is legal as long as the
-weights of a block take the same reference as the sums (else: RED260), and as long as the
+below the maximum serves as well, since it cancels in the quotient.
+Legal: as a change of rounding, as long as a block's weights take the reference of the sums, and the
 accumulator has room for weights up to exp(threshold).
 Error: none over the reals; each rescaling that is spared is two roundings fewer, and the weights
 are rounded at another scale. Sums grow by up to exp(threshold), 2^8 in FlashAttention-4.
 Source: Milakov and Gimelshein, arXiv 1805.02867, theorem 1; flash-attention, the forward kernel for
 Blackwell (`rescale_threshold`).
+See also: RED260, where the weights do not keep the reference.
 """
 
 from lastbit.change import Change

@@ -5,10 +5,12 @@ product is rounded to the format of activations before the all-reduce, which rou
 addition, so a model gives other bits on 2 devices than on 1 or 8: it is not layout-invariant. On
 one device, or with partial products and all-reduce in the accumulator's format, no such rounding
 happens.
+Legal: as a change of rounding, where results are compared at one number of devices.
 Error: 2n - 1 roundings to the narrow format, u(bf16) = 2^-8 each, times the sum of absolute partial
 products.
 Source: Shoeybi et al., "Megatron-LM" (arXiv 1909.08053), section 3 (row-parallel linear layers);
 vllm#50299, torchtitan#2994.
+See also: DET602, where no part is rounded; RED203 on one device.
 """
 
 from lastbit.change import Change

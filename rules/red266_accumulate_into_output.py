@@ -4,9 +4,11 @@ Why it matters: y += a b with beta = 1, and gradients that are accumulated over 
 their running value in memory in the output's format. Every block's sum is rounded to it, and so is
 the sum of the two. Once the value has grown to 2^p times a block's sum (256 times in bf16), nothing
 is added any more.
+Legal: as a change of rounding, for few blocks, stated on both sides.
 Error: gamma(2 K/b - 1) of the narrow format, times the sum of absolute block sums, for blocks of b.
-Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2;
-Liger-Kernel#950 and modular#7165 (accumulation in the output's format).
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 4.2; Liger-Kernel#950
+and modular#7165 (accumulation in the output's format).
+See also: RED212, where only the running value is rounded.
 """
 
 from lastbit.change import Change

@@ -7,8 +7,10 @@ NaN by the hundred thousand. A guard subtracts 0 in place of -inf (then all weig
 the maximum above a finite number; the quotient needs one of its own. A finite maximum of an input
 is taken for granted only where a range is declared; the maximum of a whole row counts only where
 the program itself writes -inf, as a mask does.
+Legal: where a declared range excludes -inf, or every row has a score.
 Error: exact where a state has scores.
 Source: flashinfer#4051 and vllm#39148 (merging two empty states); flash-attention#978.
+See also: RED261, which takes a guard away.
 """
 
 from collections.abc import Iterator

@@ -2,12 +2,14 @@
 
 Why it matters: two large numbers cancel. Where the mean is 2^12 times the standard deviation, no
 digit of binary32 is left, and the difference may be negative, which the next root turns into NaN:
-40000, 40001, 40002 and 40003 have the variance 1.25, and the difference is -128. It is legal only
-where the mean is small against the spread; a second pass over the deviations, or Welford's update,
-is right always. Where nothing is rounded before the difference there is no hazard.
+40000, 40001, 40002 and 40003 have the variance 1.25, and the difference is -128. A second pass over
+the deviations, or Welford's update, is right always. Where nothing is rounded before the difference
+there is no hazard.
+Legal: where the mean is small against the spread: mean^2 <= 2^(p/2) times the variance.
 Error: about K u (1 + mean^2 / variance) relative, against K u for two passes.
 Source: Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance" (The American
 Statistician 37(3), 1983); onnxruntime#28463 and tt-metal#45968.
+See also: RED214, which makes such a variance.
 """
 
 from collections.abc import Iterator

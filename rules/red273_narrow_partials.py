@@ -1,12 +1,14 @@
 """RED273 narrow-partials: partial sums are stored in a narrower format than their accumulator.
 
 Why it matters: a split-K kernel that writes its partial sums in the format of the output rounds
-each of them, and large ones that cancel leave the error of their size: the partial sums 256.5,
--256 and 1 add up to 1.5, and stored in bf16 to 1. Errors of 40 % were reported on results above 1.
-The order in which the pieces end then matters as well. Partial sums in the accumulator's format
-round once, at the end.
+each of them, and large ones that cancel leave the error of their size: the partial sums 256.5, -256
+and 1 add up to 1.5, and stored in bf16 to 1. Errors of 40 % were reported on results above 1. The
+order in which the pieces end then matters as well. Partial sums in the accumulator's format round
+once, at the end.
+Legal: where both sides state the format of the partial sums.
 Error: u of the narrow format times the sum of absolute partial sums.
 Source: modular#7165 and aiter#4622 (partial sums in the format of the output).
+See also: RED203, which makes such partial sums.
 """
 
 from collections.abc import Iterator

@@ -6,8 +6,10 @@ return either, and a merge that reads the wrong one raises the shares of the spl
 1.0528805. Equal log-sum-exps hide it. Where the program holds the logarithm too, the bases can be
 compared; where log-sum-exps are inputs, write the base down: exp2(x * log2e) for natural ones, or
 exp(x * ln2) for those to base 2.
+Legal: where the base is written down, or both sides are known to share it.
 Error: none in real numbers where the base is only written down; else unbounded in the shares.
 Source: attention-gym#205 and flashinfer#2113 (base 2 against base e).
+See also: RED258 for the merge as a transform.
 """
 
 from collections.abc import Iterator
@@ -42,6 +44,7 @@ RULE = Rewrite(
     code="RED274",
     name="base-unstated",
     claim=Change.MATH,
+    loses=("domain",),
     prose=__doc__,
     graph="""
         a: f32[M]                                             # log-sum-exps of two splits
@@ -57,8 +60,9 @@ RULE = Rewrite(
         t: f32 = exp((l - k) * ln2)
         i: f32 = a + log(s)
         j: f32 = exp(i - a)
+        d: f32 = exp(l - b)                                   # of base 2, and may overflow
     """,
-    at=("p", "q"),
+    at=("p", "q", "d"),
     sizes={"M": 1},
     rewrite=rewrite,
     finds=finds,
@@ -66,6 +70,7 @@ RULE = Rewrite(
         breaks(
             at=("q",), a=[1], b=[3], s=[0.5], shows="q: 0x3ebc5ab2 -> 0x3f000000"
         ),  # 1/2 in place of 1/e
+        breaks(at=("d",), a=[1], b=[-100], s=[1]),  # 2^101, where e^101 is infinite
         holds(at=("p",), a=[1], b=[3], s=[1]),  # the same function, and now it says so
         rejects(NO_MERGE, at=("r",), a=[1], b=[3], s=[1]),
     ),

@@ -10,6 +10,7 @@ is needed.
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +35,10 @@ FAMILIES = {
     "CVT": "Conversions",
     "DOM": "Range and special values",
 }
+COST = "Cost (COST)"
 KEPT = ("domain", *PROMISES)
+HEADINGS = ("Why it matters", "Legal", "Error", "How it is counted", "Source", "See also")
+CODE = re.compile(r"\b[A-Z]{3,}\d{3}\b")
 MOST_SHOWN = 12  # values of an input that an example lists
 LARGE = 2**15  # powers of two from here on are written as such
 COMMAND = "python -m lastbit.explaining > docs/rules.md"
@@ -255,9 +259,15 @@ def document(rules: Mapping[str, Rewrite]) -> str:
             *(_row(rule) for rule in own),
             "",
         ]
+    lines += [f"**{COST}**", "", "Not rules: what `lint` says of the cost of a step, below.", ""]
     lines += ["## One by one", ""]
     for rule in rules.values():
-        lines += _section(rule)
+        lines += _section(rule, rules)
+    lines += ["## Cost", ""]
+    for code, text in GENERAL.items():
+        if code.startswith("COST"):
+            title, *rest = text.splitlines()
+            lines += [f"**{code}:** {_escaped(title)}", *_paragraphs(rest), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -274,10 +284,10 @@ def _row(rule: Rewrite) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _section(rule: Rewrite) -> Iterator[str]:
+def _section(rule: Rewrite, rules: Mapping[str, Rewrite]) -> Iterator[str]:
     yield f"### {rule.code} {rule.name}"
     yield ""
-    yield from _prose(rule)
+    yield from (_linked(line, rules) for line in _prose(rule))
     facts = [f"{part.title}: {part.lines[0]}" for part in parts(rule) if part.kind == "fact"]
     yield f"{'. '.join(facts)}."
     yield ""
@@ -296,14 +306,29 @@ def _prose(rule: Rewrite) -> Iterator[str]:
     """Yield the prose of a rule, each of its paragraphs as one."""
     first, *rest = rule.prose.strip().splitlines()
     yield _escaped(_sentence(first.split(":", 1)[-1].strip()))
-    for line in rest:
+    yield from _paragraphs(rest)
+    yield ""
+
+
+def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
+    """Yield lines as paragraphs, each of which begins with what it is about."""
+    for line in lines:
         label, colon, text = line.partition(":")
-        if colon and label in ("Why it matters", "Error", "Source"):
+        if colon and label in HEADINGS:
             yield ""
             yield f"**{label}:** {_escaped(text.strip())}"
         elif line.strip():
             yield _escaped(line)
-    yield ""
+
+
+def _linked(line: str, rules: Mapping[str, Rewrite]) -> str:
+    """Return a line in which the codes of other rules are links to them."""
+
+    def link(match: re.Match[str]) -> str:
+        rule = rules.get(match[0])
+        return match[0] if rule is None else f"[{rule.code}](#{anchor(rule)})"
+
+    return CODE.sub(link, line)
 
 
 def _sentence(text: str) -> str:

@@ -13,7 +13,7 @@ from lastbit.catalogue.trials import Trial, settings_of, trials_of
 from lastbit.catalogue.workshop import LABELS, Workshop, lost, named
 from lastbit.change import Change
 from lastbit.errors import LastbitError
-from lastbit.examples import check_example, named_examples
+from lastbit.examples import check_example, named_examples, shows_loss
 from lastbit.rule import Rewrite
 from lastbit.verify.decide import Judged
 
@@ -40,11 +40,15 @@ def check_rule(rule: Rewrite, seed: int = 0) -> Checked:
     if not settings:
         return _hopeless(rule, "its graph does not bind at the sizes that the rule states")
     workshops = [Workshop(rule, s, trials_of(rule, s, seed), seed) for s in settings]
-    examples, shown = _examples(rule)
+    examples, shown, lossy = _examples(rule)
     if rule.finds is not None:
         examples += hazard_failures(rule)
     claims = _Claims(rule)
     claims.run(workshops)
+    if lossy:
+        claims.lost.add("domain")
+        if "domain" not in rule.loses and "domain" not in claims.harm:
+            examples.append(Failure(f"{lossy}: loses the domain, which the rule claims to keep"))
     needs = needs_of(rule, workshops, claims.harm) if claims.admitted else []
     seen = [change for change in (claims.verified, shown) if change is not None]
     failures = [*examples, *claims.failures()]
@@ -203,9 +207,9 @@ def _novelty(item: tuple[Workshop, int], seen: Counter[tuple[str, str]]) -> floa
     return sum(1 / (1 + seen[fact]) for fact in shop.trials[number].facts)
 
 
-def _examples(rule: Rewrite) -> tuple[list[Failure], Change | None]:
-    """Return what the examples do not show, and the loosest change that they do."""
-    failures, loosest = [], None
+def _examples(rule: Rewrite) -> tuple[list[Failure], Change | None, str]:
+    """Return what examples fail to show, the loosest change, and one that loses the domain."""
+    failures, loosest, lossy = [], None, ""
     for name, example in named_examples(rule):
         try:
             outcome = check_example(rule, example)
@@ -217,7 +221,9 @@ def _examples(rule: Rewrite) -> tuple[list[Failure], Change | None]:
             failures.append(Failure(f"{name}: {outcome.message.rstrip('.')}"))
         elif outcome.change is not None and outcome.ordinary:
             loosest = max(loosest or Change.BITWISE, outcome.change, key=_rank)
-    return failures, loosest
+        elif example.kind == "breaks" and shows_loss(rule, example):
+            lossy = lossy or name
+    return failures, loosest, lossy
 
 
 def _claim_failures(rule: Rewrite, claims: _Claims, verified: Change | None) -> Iterator[Failure]:

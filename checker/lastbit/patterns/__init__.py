@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lastbit.cost.placement import Placement
 from lastbit.definitions import reads
 from lastbit.formats import Format, format_of
 from lastbit.graph import (
@@ -32,12 +33,14 @@ from lastbit.rule import Edits, MismatchError, Parameter, Require, Site
 from lastbit.schedule import (
     AnyOrder,
     Lanes,
+    Nested,
     Schedule,
     Seq,
     Split,
     formats,
     parse_schedule,
     tree_of,
+    tree_of_pairs,
 )
 
 N = TypeVar("N", bound=Node)
@@ -67,6 +70,11 @@ def only(found: Iterable[T], need: str) -> T:
 def is_map(node: Node, *fns: str) -> bool:
     """Return whether a node is one of some elementwise functions."""
     return isinstance(node, Map) and node.fn in fns
+
+
+def is_number(node: Node, value: float) -> bool:
+    """Return whether a node is a constant of that value."""
+    return isinstance(node, Const) and node.value == value
 
 
 def replace(root: Node, old: Node, new: Node) -> Node:
@@ -127,6 +135,36 @@ def inlined(site: Site, name: str, body: Node) -> Edits:
         raise MismatchError("another value reads it")
     leaf = site.ref(name)
     return {reader: replace(site.definition(reader), leaf, body) for reader in readers}
+
+
+def some(edits: Edits, need: str) -> Edits:
+    """Return edits, if there are any.
+
+    Raises:
+        MismatchError: there are none; the text is `need`.
+    """
+    if not edits:
+        raise MismatchError(need)
+    return edits
+
+
+def reread(site: Site, copy: Node, need: str) -> Edits:
+    """Return the readers that the site names, with another value in place of the site's first.
+
+    Raises:
+        MismatchError: the site names no readers, or others; the text is `need`.
+    """
+    readers = site.at[1:]
+    if not readers or not set(readers) <= set(site.program.consumers(site.name)):
+        raise MismatchError(need)
+    leaf = site.ref(site.name)
+    return {reader: replace(site.definition(reader), leaf, copy) for reader in readers}
+
+
+def computed_inside(site: Site) -> Placement:
+    """Return that the site's value is computed in the kernels of its readers."""
+    readers = site.program.consumers(site.name)
+    return Placement(inside=frozenset((site.name, reader) for reader in readers))
 
 
 def fresh(site: Site, base: str) -> str:
@@ -276,6 +314,14 @@ def pieces_of(level: Split | Lanes, length: int) -> list[tuple[int, ...]]:
     """Return which terms each piece of a split sum, or each lane, takes."""
     bare = dataclasses.replace(level, inner=AnyOrder(), outer=AnyOrder(), partials=None, acc=None)
     return [piece[1:] for piece in tree_of(bare, length)[1:]]
+
+
+def one_by_one(order: Iterable[int]) -> Schedule:
+    """Return the schedule that adds pieces one after another, in this order."""
+    nested: Nested = ()
+    for piece in order:
+        nested = (nested, piece)
+    return tree_of_pairs(nested)
 
 
 # Parameters and requirements that several rules have.

@@ -18,6 +18,7 @@ from lastbit.graph import (
     topological,
     with_args,
 )
+from lastbit.patterns import same_format
 from lastbit.rule import MismatchError, Parameter, Site
 from lastbit.schedule import Lanes, Promote, Schedule, Seq, Split
 
@@ -52,7 +53,7 @@ def masked(root: Node, pad: int) -> Node:
             raise MismatchError("zeros at the end do not change the sum's tree")
         return _append(x, node.axis, pad, IDENTITY.get(node.op, IDENTITY["max"]))
 
-    return _rebuilt(root, chosen, padded)
+    return same_format(root, _rebuilt(root, chosen, padded))
 
 
 def unmasked(site: Site, name: str, pad: int) -> Node:
@@ -67,7 +68,7 @@ def unmasked(site: Site, name: str, pad: int) -> Node:
     def padded(node: Reduce, x: Node) -> Node:
         return _feed(site, x, node.axis - len(x.shape), pad)
 
-    return _rebuilt(root, chosen, padded)
+    return same_format(root, _rebuilt(root, chosen, padded))
 
 
 def _rebuilt(root: Node, chosen: set[bytes], padded: Callable[[Reduce, Node], Node]) -> Node:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lastbit.graph import (
@@ -22,6 +24,7 @@ from lastbit.rule import Edits, MismatchError, Site
 
 NO_PRODUCT = "the value holds one matrix product"
 NO_SCALE = "the value is a matrix product times one number"
+NO_ROW_SCALE = "the value is a matrix product times a number for each row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def product_behind(site: Site, node: Node) -> Product | None:
 
 @dataclass(frozen=True, slots=True)
 class ScaledProduct:
-    """A matrix product that is multiplied or divided by one number.
+    """A matrix product that is multiplied or divided by one number, or by one for each row.
 
     Attributes:
         site: where.
@@ -135,17 +138,26 @@ def scaled_product(site: Site) -> ScaledProduct:
     Raises:
         MismatchError: there is none.
     """
+    return _scaled(site, lambda by, product: math.prod(by.shape) == 1, NO_SCALE)
+
+
+def row_scaled_product(site: Site) -> ScaledProduct:
+    """Return the product at a site whose rows are scaled by a number each.
+
+    Raises:
+        MismatchError: there is none.
+    """
+    return _scaled(site, lambda by, product: by.shape == (product.a.shape[0], 1), NO_ROW_SCALE)
+
+
+def _scaled(site: Site, fits: Callable[[Node, Product], bool], need: str) -> ScaledProduct:
     for node in find(site.node, Map, lambda node: is_map(node, "mul", "div")):
         for read, by in (node.xs, node.xs[::-1])[: 2 if node.fn == "mul" else 1]:
             product = product_behind(site, read)
-            if product is not None and product.node.shape == node.shape and not _extent(by):
+            if product is not None and product.node.shape == node.shape and fits(by, product):
                 factor = _reciprocal(by) if node.fn == "div" else by
                 return ScaledProduct(site, node, defined(site, read), product, factor)
-    raise MismatchError(NO_SCALE)
-
-
-def _extent(node: Node) -> bool:
-    return any(size != 1 for size in node.shape)
+    raise MismatchError(need)
 
 
 def _reciprocal(node: Node) -> Node:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lastbit.cost.placement import Placement
 from lastbit.definitions import reads
 from lastbit.graph import (
     Input,
@@ -18,6 +19,7 @@ from lastbit.graph import (
     Reduce,
     Round,
     View,
+    broadcast,
     substitute,
     topological,
 )
@@ -93,6 +95,19 @@ class Grid:
         first, second = total.x.args
         mine = past_views(first).key == self.codes.key
         return (first, second) if mine else (second, first)
+
+    def column_axis(self, total: Reduce) -> int:
+        """Return the axis of a sum over quantized values that only the other operand has.
+
+        Raises:
+            MismatchError: there is none.
+        """
+        codes, other = self.operands(total)
+        rank = len(total.shape)
+        axes = [a for a in range(-rank, 0) if a + rank != total.axis and codes.shape[a] == 1]
+        if not axes or len(other.shape) < rank:
+            raise MismatchError("the product has columns")
+        return max(axes, key=lambda axis: other.shape[axis])
 
     def product(self, node: Node) -> Reduce | None:
         """Return the sum of quantized values times others behind a view, or None."""
@@ -209,13 +224,24 @@ def row_length(site: Site) -> int:
     return quantized_at(site).length
 
 
+def over_tensor(maxima: Node) -> Node:
+    """Return the largest of all values of a node, in the node's shape."""
+    largest = maxima
+    for axis in range(len(maxima.shape)):
+        largest = Reduce("max", largest, axis)
+    return broadcast(largest, maxima.shape)
+
+
 CHUNK = Parameter("chunk", "length", "elements in a chunk of a row", axis=row_length)
 
-SEVERAL_CHUNKS = Require(
-    "1 <= chunk < K",
-    lambda site: 1 <= site.integer("chunk") < row_length(site),
-    lambda site: f"K={row_length(site)}, chunk={site.integer('chunk')}",
-)
+
+def shorter_than_row(parameter: str) -> Require:
+    """Return the requirement that a parameter is a length shorter than a row."""
+    return Require(
+        f"1 <= {parameter} < K",
+        lambda site: 1 <= site.integer(parameter) < row_length(site),
+        lambda site: f"K={row_length(site)}, {parameter}={site.integer(parameter)}",
+    )
 
 
 def rounded_input(site: Site, node: Node) -> Input:
@@ -230,6 +256,12 @@ def rounded_input(site: Site, node: Node) -> Input:
         if isinstance(past_views(site.definition(leaf.name)), Round):
             return leaf
     raise MismatchError("what is quantized is a value that the program rounds")
+
+
+def operand_inside(site: Site) -> Placement:
+    """Return that what is quantized at a site is computed where it is quantized."""
+    grid = grid_at(site)
+    return Placement(inside=frozenset({(rounded_input(site, grid.numerator).name, grid.name)}))
 
 
 def _near(site: Site) -> list[str]:

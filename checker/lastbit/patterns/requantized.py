@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lastbit.formats import F32
-from lastbit.graph import Map, Node, Reduce, Round, apply, concat, reshape, substitute, take
+from lastbit.graph import Node, Reduce, Round, apply, concat, reshape, substitute, take
 from lastbit.patterns import replace, same_format
 from lastbit.patterns.blocks import Block, block_of, blocks_of
 from lastbit.patterns.quantized import Quantized, outermost
+from lastbit.patterns.scales import factors, multiplied
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, MismatchError
 
@@ -72,11 +73,11 @@ class _Pieces:
     def _rewritten(self, name: str, alias: tuple[Node, Reduce | None] | None = None) -> Node | None:
         root = self.whole.site.definition(name)
         for node in outermost(root):
-            factors = list(_factors(node))
-            scale = next((f for f in factors if f.key == self.whole.scale.key), None)
+            found = list(factors(node))
+            scale = next((f for f in found if f.key == self.whole.scale.key), None)
             if scale is None:
                 continue
-            for factor in factors:
+            for factor in found:
                 if alias is not None and factor.key == alias[0].key:
                     new = self._sum(factor, alias[1])
                 elif factor.key == self.whole.codes.key:
@@ -84,8 +85,8 @@ class _Pieces:
                 else:
                     new = self._sum(factor, self.whole.product(factor))
                 if new is not None:
-                    rest = (f for f in factors if f not in (scale, factor))
-                    return same_format(root, replace(root, node, _product(new, rest)))
+                    rest = (f for f in found if f not in (scale, factor))
+                    return same_format(root, replace(root, node, multiplied((new, *rest))))
         return None
 
     def _elements(self) -> Node:
@@ -108,18 +109,3 @@ class _Pieces:
             scaled = apply("mul", reshape(piece, read.shape), scale)
             out = Round(scaled if out is None else apply("add", out, scaled), acc)
         return out
-
-
-def _factors(node: Node) -> Iterator[Node]:
-    """Yield the factors of a product, however it is nested."""
-    if isinstance(node, Map) and node.fn == "mul":
-        for x in node.xs:
-            yield from _factors(x)
-    else:
-        yield node
-
-
-def _product(first: Node, rest: Iterable[Node]) -> Node:
-    for factor in rest:
-        first = apply("mul", first, factor)
-    return first

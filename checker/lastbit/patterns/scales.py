@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
 
 from lastbit.graph import (
     Input,
@@ -16,11 +18,20 @@ from lastbit.graph import (
     apply,
     broadcast,
     concat,
+    native_rounding,
     reshape,
     substitute,
     take,
 )
-from lastbit.patterns import Sum, find, is_map, past_views, replace, same_format, written_out
+from lastbit.patterns import (
+    Sum,
+    find,
+    is_map,
+    past_views,
+    replace,
+    same_format,
+    written_out,
+)
 from lastbit.patterns.quantized import quantized_at
 from lastbit.rule import Edits, MismatchError, Site
 
@@ -59,13 +70,13 @@ def hoisted(site: Site, total: Sum) -> Hoisted:
         axis = total.axis - len(total.terms.shape)
         base, along = source_of(operand, axis)
         kept: list[Node] = []
-        for factor in _factors(_dequantized(site, base)):
+        for factor in factors(_dequantized(site, base)):
             if along is None or _size(factor, along) != 1 or _size(base, along) == 1:
                 kept.append(factor)
                 continue
             whole = substitute([operand], {base.key: broadcast(factor, base.shape)})
             scales.append(take(whole[operand.key], axis, 0, 1))
-        rest = kept[0] if len(kept) == 1 else _product(kept)
+        rest = multiplied(kept)
         new = substitute([operand], {base.key: broadcast(rest, base.shape)})[operand.key]
         operands.append(operand if len(kept) == 1 and rest.key == base.key else new)
     if not scales:
@@ -87,6 +98,24 @@ def offset_operand(total: Sum) -> tuple[Node, Map, Node]:
             if len(zero.shape) < -axis or zero.shape[axis] == 1:
                 return operand, base, other
     raise MismatchError(NO_OFFSET)
+
+
+def largest_offset_sum(total: Sum) -> Fraction:
+    """Return the most that sums of codes, and of zero points, times the other operand may reach.
+
+    Raises:
+        MismatchError: no operand subtracts a zero point, or one has no format.
+    """
+    _, difference, other = offset_operand(total)
+    code, zero, weight = (_magnitude(x) for x in (*difference.xs, other))
+    return total.length * (code + zero) * weight
+
+
+def _magnitude(node: Node) -> Fraction:
+    rounding = native_rounding(past_views(node))
+    if rounding is None:
+        raise MismatchError(NO_OFFSET)
+    return max(rounding.format.max_finite, -rounding.format.min_finite)
 
 
 def source_of(node: Node, axis: int) -> tuple[Node, int | None]:
@@ -124,20 +153,18 @@ def _dequantized(site: Site, base: Node) -> Node:
     return node if is_map(node, "mul") and node.shape == base.shape else base
 
 
-def _factors(node: Node) -> Iterator[Node]:
+def factors(node: Node) -> Iterator[Node]:
     """Yield the factors of a product, however it is nested."""
     if isinstance(node, Map) and node.fn == "mul":
         for x in node.xs:
-            yield from _factors(x)
+            yield from factors(x)
     else:
         yield node
 
 
-def _product(factors: list[Node]) -> Node:
-    out = factors[0]
-    for factor in factors[1:]:
-        out = apply("mul", out, factor)
-    return out
+def multiplied(nodes: Iterable[Node]) -> Node:
+    """Return the product of nodes, from the left."""
+    return reduce(lambda x, y: apply("mul", x, y), nodes)
 
 
 def _size(node: Node, axis: int) -> int:
@@ -203,11 +230,11 @@ def quantized_earlier(site: Site, fn: str, need: str) -> Edits:
         whole.node.key: Round(apply("div", first, scale), whole.node.rounding),
     }
     edits = dict(whole.rescaled(formula))
-    factors = {whole.codes.key, whole.scale.key}
+    wanted = {whole.codes.key, whole.scale.key}
     for name in {whole.name: None, **dict.fromkeys(whole.readers)}:
         root = site.definition(name)
         if name in whole.readers:
-            products = find(root, Map, lambda n: n.fn == "mul" and {x.key for x in n.xs} == factors)
+            products = find(root, Map, lambda n: n.fn == "mul" and {x.key for x in n.xs} == wanted)
             if not products:
                 raise MismatchError(NO_PRODUCT)
             restored = products[0]

@@ -2,6 +2,7 @@
 
 Why it matters: x + y overflows where both are large, though their mean does not. Halving first
 avoids that, and on ordinary runs no bit changes, since halving a number is exact.
+Legal: always on ordinary runs; where nothing relies on the overflow of x + y.
 Error: exact on ordinary runs; a subnormal number loses its last bit where it is halved.
 Source: IEEE 754-2019, clause 7.4 (overflow) and 7.5 (underflow).
 """

@@ -1,14 +1,16 @@
-"""DOM507 multiply-by-zero-folded: x * 0 becomes 0.
+"""DOM507 fold-multiply-by-zero: x * 0 becomes 0.
 
-Why it matters: for inf and NaN the product is NaN, and for negative x it is -0. Masks written as
-products rely on neither, but checks for overflow do.
+Why it matters: for inf and NaN the product is NaN, and for negative x it is -0. A mask that is
+written as a product does not mind; a loss that checks for overflow, and a NaN that should stop a
+run, do.
+Legal: for integers, and where x is known to be finite and of positive sign.
 Error: exact for finite x that are not negative.
 Source: IEEE 754-2019, clauses 6.3 and 7.2; pytorch#186281, tilelang#2638.
 """
 
 from lastbit.change import Change
-from lastbit.graph import Const, Map, broadcast, const
-from lastbit.patterns import find, is_map, only, replace, same_format
+from lastbit.graph import Map, broadcast, const
+from lastbit.patterns import find, is_map, is_number, only, replace, same_format
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 
 NEED = "the value multiplies by 0 once"
@@ -16,7 +18,7 @@ NEED = "the value multiplies by 0 once"
 
 def is_zero_product(node: Map) -> bool:
     """Return whether a node is x * 0 or 0 * x."""
-    return is_map(node, "mul") and any(isinstance(x, Const) and x.value == 0 for x in node.xs)
+    return is_map(node, "mul") and any(is_number(x, 0) for x in node.xs)
 
 
 def rewrite(site: Site) -> Edits:
@@ -28,7 +30,7 @@ def rewrite(site: Site) -> Edits:
 
 RULE = Rewrite(
     code="DOM507",
-    name="multiply-by-zero-folded",
+    name="fold-multiply-by-zero",
     claim=Change.BITWISE,
     prose=__doc__,
     graph="""

@@ -1,9 +1,11 @@
-"""DOM510 root-of-square-folded: sqrt(x^2) becomes |x|.
+"""DOM510 fold-root-of-square: sqrt(x^2) becomes |x|.
 
 Why it matters: x^2 overflows from 2^64 in binary32 and from 256 in binary16, and is lost below
 2^-75, where |x| is still an ordinary number. So the folded form is right where the written one is
 not, and a run that overflowed before no longer does. On ordinary runs nothing changes, as long as
 the square keeps as many digits as x: the root then rounds back to |x|.
+Legal: where nothing relies on the overflow of the square; bit for bit if the square has no fewer
+digits than x.
 Error: exact where the square is no narrower than x; else u of its format.
 Source: Boldo, "Stupid is as stupid does: taking the square root of the square of a floating-point
 number" (Electronic Notes in Theoretical Computer Science 317, 2015).
@@ -24,7 +26,7 @@ def rewrite(site: Site) -> Edits:
 
 RULE = Rewrite(
     code="DOM510",
-    name="root-of-square-folded",
+    name="fold-root-of-square",
     claim=Change.ROUNDING,
     prose=__doc__,
     graph="""

@@ -1,7 +1,8 @@
-"""DOM508 divide-self-folded: x / x becomes 1.
+"""DOM508 fold-divide-self: x / x becomes 1.
 
 Why it matters: for 0, inf and NaN, x / x is NaN. A simplifier that folds it hides a zero divisor,
 and an overflow that made x infinite: a row of zeros, divided by its own sum, comes out as ones.
+Legal: where x is known to be finite and not 0.
 Error: exact for finite x that are not 0.
 Source: IEEE 754-2019, clause 7.2 (0 / 0 and inf / inf are invalid); tilelang#2638.
 """
@@ -25,7 +26,7 @@ def rewrite(site: Site) -> Edits:
 
 RULE = Rewrite(
     code="DOM508",
-    name="divide-self-folded",
+    name="fold-divide-self",
     claim=Change.BITWISE,
     prose=__doc__,
     graph="""

@@ -1,10 +1,12 @@
-"""DOM509 square-of-root-folded: sqrt(x)^2 becomes x.
+"""DOM509 fold-square-of-root: sqrt(x)^2 becomes x.
 
 Why it matters: the root of a negative number is NaN, and its square stays NaN; folded, the number
 passes. A check that a variance is not negative, or that a domain was left, no longer fires. The
 root was rounded too, if it was a value of its own.
-Error: exact for x >= 0 where the root was not rounded; else about an ulp.
+Legal: where x is known to be positive and the root was not rounded; else as a change of rounding.
+Error: exact for x >= 0 where the root was not rounded; else at most an ulp of its format.
 Source: IEEE 754-2019, clauses 5.4.1 and 7.2 (squareRoot of a negative number is invalid).
+See also: DOM510 for the root of a square.
 """
 
 from lastbit.change import Change
@@ -21,7 +23,7 @@ def rewrite(site: Site) -> Edits:
 
 RULE = Rewrite(
     code="DOM509",
-    name="square-of-root-folded",
+    name="fold-square-of-root",
     claim=Change.ROUNDING,
     prose=__doc__,
     graph="""

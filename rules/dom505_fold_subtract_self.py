@@ -1,7 +1,8 @@
-"""DOM505 subtract-self-folded: x - x becomes 0.
+"""DOM505 fold-subtract-self: x - x becomes 0.
 
 Why it matters: for inf and NaN, x - x is NaN. A simplifier that folds it hides the overflow that
 made x infinite, and masks built as x - x no longer carry NaN.
+Legal: where x is known to be finite.
 Error: exact for finite x.
 Source: IEEE 754-2019, clauses 6.1 and 7.2; tilelang#2638.
 """
@@ -25,7 +26,7 @@ def rewrite(site: Site) -> Edits:
 
 RULE = Rewrite(
     code="DOM505",
-    name="subtract-self-folded",
+    name="fold-subtract-self",
     claim=Change.BITWISE,
     prose=__doc__,
     graph="""

@@ -1,7 +1,8 @@
-"""DOM516 root-of-square-signed: sqrt(x^2) becomes x, without the magnitude.
+"""DOM516 fold-root-of-square-signed: sqrt(x^2) becomes x, without the magnitude.
 
 Why it matters: it is right for x >= 0 only. Tests with probabilities, norms or activations behind a
 relu do not notice, and a negative number changes its sign.
+Legal: where x is known not to be negative.
 Error: 2 |x| for negative x; for others that of DOM510.
 Source: Boldo, "Stupid is as stupid does: taking the square root of the square of a floating-point
 number" (Electronic Notes in Theoretical Computer Science 317, 2015): the root gives |x|.
@@ -21,12 +22,14 @@ def rewrite(site: Site) -> Edits:
 
 RULE = Rewrite(
     code="DOM516",
-    name="root-of-square-signed",
+    name="fold-root-of-square-signed",
     claim=Change.MATH,
     prose=__doc__,
     graph="""
         x: f32[N]
         y: f32 = sqrt(x * x)
+        q: f32 = x * x
+        r: f32 = sqrt(q)
         z: f32 = sqrt(x * x + 1)
     """,
     at=("y",),
@@ -34,8 +37,10 @@ RULE = Rewrite(
     rewrite=rewrite,
     examples=(
         breaks(x=-3, shows="y: 0x40400000 -> 0xc0400000"),  # -3 in place of 3
+        breaks(x="0x1p+100", at=("r",)),  # 2^100 in place of inf
         holds(x=3),
         rejects(NO_ROOT, at=("z",), x=1),
     ),
+    loses=("domain",),
     title=lambda site: f"the root of a square in `{site.name}` is taken as what was squared",
 )

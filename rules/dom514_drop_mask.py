@@ -1,10 +1,12 @@
-"""DOM514 mask-dropped: a masked value is read as if it were not masked.
+"""DOM514 drop-mask: a masked value is read as if it were not masked.
 
 Why it matters: a compiler that serves a masked load from an earlier, unmasked one, or forgets the
 `other` value of a load, reads what lies behind the end: padding, another row, NaN. Sums and maxima
 then count elements that do not exist, and results depend on the size of a tile.
+Legal: where the mask lets everything through, or what it hides is what it selects.
 Error: unbounded; other elements are read.
 Source: pytorch#189896 and pytorch#126535 (masks dropped by compiled code).
+See also: DOM502 for padding that was never masked.
 """
 
 from lastbit.change import Change
@@ -24,7 +26,7 @@ def rewrite(site: Site) -> Edits:
 
 RULE = Rewrite(
     code="DOM514",
-    name="mask-dropped",
+    name="drop-mask",
     claim=Change.MATH,
     prose=__doc__,
     graph="""
