@@ -62,6 +62,7 @@ RULE = Rewrite(
         v: bf16 = concat(c, e, axis=1)
         u: f32 = amax(amax(v, axis=0), axis=1) / 448
         r: e4m3fn = v / u saturate
+        z: f32 = r * u
     """,
     at=("q",),
     sizes={"K": 1, "N": 1},

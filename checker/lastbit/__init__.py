@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from lastbit.formats import encode as encode
     from lastbit.formats import format_of as format_of
     from lastbit.lint import lint_plans as lint_plans
+    from lastbit.order import NoTreeError as NoTreeError
+    from lastbit.order import Order as Order
+    from lastbit.order import reveal_order as reveal_order
     from lastbit.orders import merge_orders as merge_orders
+    from lastbit.predicting import predict_matmul as predict_matmul
     from lastbit.registry import find_rule as find_rule
     from lastbit.registry import load_rules as load_rules
     from lastbit.replaying import replay as replay
@@ -47,7 +51,9 @@ _HOMES = {
     "checking": ("CheckResult", "check"),
     "formats": ("FORMATS", "Format", "bits_text", "decode", "encode", "format_of"),
     "lint": ("lint_plans",),
+    "order": ("NoTreeError", "Order", "reveal_order"),
     "orders": ("merge_orders",),
+    "predicting": ("predict_matmul",),
     "registry": ("find_rule", "load_rules"),
     "replaying": ("replay",),
     "result": ("Result", "read_result"),

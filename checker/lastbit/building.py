@@ -89,7 +89,8 @@ class _Builder:
     def _size(self, dim: Expression) -> int:
         size = dim.evaluate(self.sizes)
         if not 0 <= size <= MAX_SIZE:
-            raise StatementError(f"the size {dim} is {size}", f"A size is from 0 to {MAX_SIZE}.")
+            wrong = f"{dim} is {size}" if dim.symbols else f"{dim} cannot be"
+            raise StatementError(f"the size {wrong}", f"A size is from 0 to {MAX_SIZE}.")
         return size
 
     def _node(self, tree: ast.expr) -> Node:

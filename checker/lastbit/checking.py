@@ -49,7 +49,8 @@ class CheckResult:
     Attributes:
         result: the result with all steps, as the renderers and `lastbit replay` read it.
         change: the kind of change from the first function to the second. Where the two as a whole
-            could not be decided but each region could, the worst of the regions.
+            could not be decided but each region could, the worst of the regions; if one of them
+            is another function it stays `unknown`, for the results may be the same.
     """
 
     result: Result
@@ -145,6 +146,13 @@ def check(
     Raises:
         InputError: the functions cannot be traced or compared; the text says where and why.
     """
+    _check_given(inputs=inputs, symbols=symbols, max_ulp=max_ulp)
+    if batch is not None and not isinstance(batch, str):
+        raise error_of(f"batch is {batch!r}", 'Write the name of a symbol: batch="M".')
+    if type(seed) is not int or seed < 0:
+        raise error_of(f"seed is {seed!r}", "Allowed: a whole number, 0 or more.")
+    if today is not None and not isinstance(today, date):
+        raise error_of(f"today is {today!r}", "Write datetime.date(2026, 1, 31).")
     linecache.checkcache()  # a file may have changed since it was shown last
     sides = (Side("before", before), Side("after", after))
     given = {name: as_spec(name, value) for name, value in {**(inputs or {}), **specs}.items()}
@@ -155,12 +163,28 @@ def check(
     return _result(compared, budget, seed, today or date.today(), notes)
 
 
+# How each argument that goes by name is written.
+_FORMS = {
+    "inputs": 'inputs={"x": "bf16[M, 4096]"}',
+    "symbols": 'symbols={"M": (1, 8192)}',
+    "max_ulp": 'max_ulp={"bf16": 1}',
+}
+
+
+def _check_given(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise error_of(f"{name} is {value!r}", f"Write {_FORMS[name]}.")
+
+
 def _budget(
     change: str | None,
     max_ulp: Mapping[str, float] | None,
     elementwise: bool,
     promises: Sequence[str],
 ) -> Budget | None:
+    if isinstance(promises, str) or not isinstance(promises, Iterable):
+        raise error_of(f"promises is {promises!r}", 'Write promises=["deterministic"].')
     if change is None and not max_ulp and not promises:
         return None
     kinds = [kind.value for kind in Change if kind != Change.UNKNOWN]
@@ -168,15 +192,20 @@ def _budget(
         raise error_of(f"unknown kind of change {change!r}", did_you_mean(str(change), kinds))
     for name in promises:
         if name not in PROMISES:
-            raise error_of(f"unknown promise {name!r}", did_you_mean(name, PROMISES))
+            raise error_of(f"unknown promise {name!r}", did_you_mean(str(name), PROMISES))
     ulp = {}
     for name, value in (max_ulp or {}).items():
         try:
-            ulp[format_of(name).short] = Fraction(value)
+            number = Fraction(value)
+            if number < 0:
+                raise ValueError
+            ulp[format_of(str(name)).short] = number
         except (TypeError, ValueError, OverflowError) as error:
             if isinstance(error, LastbitError):
                 raise
-            raise error_of(f"max_ulp of {name} is {value!r}", "Allowed: a number of ulp.") from None
+            raise error_of(
+                f"max_ulp of {name} is {value!r}", "Allowed: a number of ulp, at least 0."
+            ) from None
     return Budget(Change(change) if change else None, ulp, elementwise, tuple(promises))
 
 

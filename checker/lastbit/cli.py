@@ -8,6 +8,8 @@ Exit codes: 0 clean, 1 findings, 2 bad usage or unreadable input, 3 a defect of 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 import sys
@@ -26,6 +28,9 @@ CLEAN, FINDINGS, BAD_INPUT, DEFECT, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 14
 COMMANDS = {
     "check": "Compare two functions: the same, and if not, what kind of change.",
     "lint": "Judge each transform of a plan.",
+    "explore": "Rank the ways to run a plan's program by traffic.",
+    "predict": "Predict the bits of a matrix product on a machine.",
+    "order": "Reveal the order in which a function adds.",
     "replay": "Run a step's witness again, or write it as a script.",
     "rules": "List the rules.",
     "explain": "Say what a rule means and why it matters.",
@@ -70,14 +75,17 @@ def commands() -> None:
     """
 
 
-def wants_color(stream: IO[str]) -> bool:
+def wants_color(stream: IO[str] | None) -> bool:
     """Say whether to colour a stream: NO_COLOR, then FORCE_COLOR, then whether it is a terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
         return True
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
+
+# What a write to a full or broken device fails with.
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 # Threads of a matrix library would fight with our processes, and their number could move bits.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -87,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
+    if sys.stderr is None:  # it was closed: what goes there is lost
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  until the end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal without Unicode gets escapes rather than an error.
@@ -96,27 +106,51 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run the command line and return the exit code; errors go to stderr as text."""
+    if sys.stdout is None:
+        _say("lastbit: the output is closed. Write > /dev/null to go without it.")
+        return BAD_INPUT
     try:
         code = _invoke(arguments)
         sys.stdout.flush()
         return code
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return BAD_INPUT
     except LastbitError as error:
-        click.echo(str(error), err=True)
+        _say(str(error))
         return BAD_INPUT
     except KeyboardInterrupt:
-        click.echo("lastbit: interrupted", err=True)
+        _say("lastbit: interrupted")
         return INTERRUPTED
+    except SystemExit as error:
+        from lastbit.tracing.calls import exited
+
+        _say(str(exited(error)))
+        return BAD_INPUT
     except BrokenPipeError:
-        # What is still buffered goes nowhere, so that Python does not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return NO_READER
-    except Exception:
-        traceback.print_exc()
-        click.echo("lastbit: this is a defect of lastbit; nothing was decided.", err=True)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE and not error.filename:
+            _drop_output()
+            _say(f"lastbit: the output cannot be written: {error.strerror}.")
+            return BAD_INPUT
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        _say("lastbit: this is a defect of lastbit; nothing was decided.")
         return DEFECT
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # there is no other place to say it
+        click.echo(text, err=True)
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, so that Python does not complain at exit."""
+    with contextlib.suppress(OSError, ValueError):  # a stream without a file has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _invoke(arguments: list[str]) -> int:

@@ -68,9 +68,11 @@ class Definitions:
 
         Args:
             outputs: the values wanted.
-            inputs: values that are given from outside; all others are written out.
+            inputs: values that are given from outside; all others are written out, and so is one
+                of these that is not rounded.
         """
-        wanted, cut = tuple(outputs), set(inputs)
+        wanted = tuple(outputs)
+        cut = {name for name in inputs if native_rounding(self.nodes[name])}
         values: dict[str, Node] = {}
         order = _dependencies(self.nodes, wanted, cut)
         for name in order:

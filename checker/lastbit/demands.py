@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from fractions import Fraction
 
 from lastbit.change import Change
 from lastbit.plan_model import Budget, Plan
 from lastbit.records import Budget as BudgetRecord
+from lastbit.result import Region, Step
 from lastbit.verify.decide import Judged
 
 Violation = tuple[str, str]  # what is not met, such as `change` or `nan`, and a sentence
@@ -43,6 +45,27 @@ def budget_record(budget: Budget | None) -> BudgetRecord | None:
         budget.elementwise,
         budget.promises,
     )
+
+
+def exceeds(verdict: Step | Region) -> bool:
+    """Return whether the verdict on a step or a region, as a result holds it, breaks its budget."""
+    given = verdict.budget
+    if given is None:
+        return False
+    budget = Budget(
+        change=None if given.change is None else Change(given.change),
+        max_ulp={name: Fraction(value) for name, value in given.max_ulp.items()},
+        elementwise=given.elementwise,
+        promises=given.promises,
+    )
+    judged = Judged(
+        "",
+        Change(verdict.change),
+        domain=verdict.domain,
+        promises=verdict.promises,
+        drift=verdict.drift,
+    )
+    return any(_violations("", judged, budget))
 
 
 def violations(

@@ -24,6 +24,7 @@ from lastbit.reals import same
 from lastbit.rounding import Rounding, round_exact
 from lastbit.rule import Example, RejectedError, Rewrite
 from lastbit.staging import nesting, staged
+from lastbit.verify.domain import misbehaviours_on
 from lastbit.verify.orders import in_order
 from lastbit.verify.region import Region
 
@@ -128,6 +129,19 @@ def check_example(rule: Rewrite, example: Example) -> Outcome:
         message = f"it shows `{outcome.difference}`, where the rule says `{example.shows}`."
         return replace(outcome, passed=False, message=message)
     return outcome
+
+
+def shows_loss(rule: Rewrite, example: Example) -> bool:
+    """Return whether an example shows an input on which one side misbehaves and the other not.
+
+    Raises:
+        LastbitError: the example cannot be evaluated.
+    """
+    region = applied(rule, example)
+    values = given(rule.code, region, example.inputs)
+    special = {str(x) for array in values.values() for x in array.flat if isinstance(x, float)}
+    words = " ".join(special).replace("nan", "NaN")
+    return any(misbehaviours_on(region, words, values, rule.claim))
 
 
 def applied(rule: Rewrite, example: Example) -> Region:

@@ -15,22 +15,43 @@ def write_atomically(path: str, text: str) -> None:
     Raises:
         InputError: the file cannot be written; an existing one is left as it was.
     """
+    write_bytes_atomically(path, text.encode("utf-8"))
+
+
+def write_bytes_atomically(path: str, content: bytes | memoryview) -> None:
+    """Replace a file by new bytes in one move; a device or a pipe is written to as it is.
+
+    Raises:
+        InputError: the file cannot be written; an existing one is left as it was.
+    """
     target = Path(os.path.realpath(path))
     try:
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8", newline="\n")
+            target.write_bytes(content)
             return
-        _replace(target, text)
+        _replace(target, content)
     except OSError as error:
         problem = Problem(f"cannot be written: {error.strerror}", place=Place(path))
         raise InputError([problem]) from error
 
 
-def _replace(target: Path, text: str) -> None:
+def require_folder(path: str) -> None:
+    """Refuse, before long work, a file that could not be written after it.
+
+    Raises:
+        InputError: the folder of the file does not exist, or the path names a folder.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir() or not target.parent.is_dir():
+        reason = "Is a directory" if target.is_dir() else "No such file or directory"
+        raise InputError([Problem(f"cannot be written: {reason}", place=Place(path))])
+
+
+def _replace(target: Path, content: bytes | memoryview) -> None:
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with beside.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        with beside.open("xb") as stream:
+            stream.write(content)
         if target.exists():
             beside.chmod(target.stat().st_mode & 0o777)
         beside.replace(target)

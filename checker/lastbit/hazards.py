@@ -11,7 +11,7 @@ from lastbit.definitions import Definitions, reference
 from lastbit.formats import format_of
 from lastbit.plan_model import Allow, DataFile, Distribution, Plan
 from lastbit.records import Location
-from lastbit.registry import load_rules
+from lastbit.registry import blame, load_rules
 from lastbit.result import Finding
 from lastbit.rule import Danger, Rewrite, Site, Standing
 from lastbit.statement import Statement
@@ -58,8 +58,12 @@ def dangers(plan: Plan, bench: Bench | None = None) -> list[Finding]:
 def found(standing: Standing, hazards: list[Rewrite]) -> Iterator[tuple[Rewrite, Danger]]:
     """Yield the dangers of a program, hazard by hazard."""
     for rule in hazards:
-        for danger in rule.finds(standing) if rule.finds else ():
-            yield rule, danger
+        try:
+            dangers = list(rule.finds(standing)) if rule.finds else []
+        except Exception as error:  # whatever a rule of somebody else raises
+            blame(rule, error, "finds dangers")
+            raise
+        yield from ((rule, danger) for danger in dangers)
 
 
 def standing(
@@ -101,7 +105,12 @@ def _finding(
     message = f"{rule.name} at {names}: {danger.message}"
     if rule.title is not None:
         defaults = {p.name: p.default for p in rule.parameters if p.default is not None}
-        message += f"; remedy: {rule.title(Site(standing.program, danger.at, defaults))}"
+        site = Site(standing.program, danger.at, defaults)
+        try:
+            message += f"; remedy: {rule.title(site)}"
+        except Exception as error:  # whatever a rule of somebody else raises
+            blame(rule, error, "says what its remedy does")
+            raise
     severity = _severity(plan, danger)
     allow = _allowed(plan, rule, danger)
     if allow is not None:

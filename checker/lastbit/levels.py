@@ -20,6 +20,7 @@ COUNTS = frozenset({"n"})  # parameters that count pieces
 EXTENTS = frozenset({"leaf", "size", "tile", "every", "k"})  # parameters that count elements
 PARAMETERS = COUNTS | EXTENTS
 FORMATS = frozenset({"acc", "partials", "format"})
+DEALS = ("contiguous", "interleaved")
 
 
 class ScheduleError(InputError):
@@ -109,6 +110,21 @@ class Seq(Level):
 
 
 @dataclass(frozen=True)
+class Stored(Level):
+    """Left to right, as `Seq`; after each addition the running sum is stored in `format`.
+
+    So a split that is combined in place rounds twice per piece: the sum to the accumulator, and
+    then to the format of the output it is kept in.
+    """
+
+    word: ClassVar[str] = "stored"
+    format: str
+
+    def _arguments(self) -> list[str]:
+        return [self.format]
+
+
+@dataclass(frozen=True)
 class Pairwise(Level):
     """Balanced halves, the left one longer by at most 1, down to runs of at most `leaf` elements.
 
@@ -142,11 +158,12 @@ class Lanes(Level):
 
 @dataclass(frozen=True)
 class Split(Level):
-    """Contiguous pieces, each reduced by `inner`, then combined by `outer`: split-K.
+    """Pieces of whole tiles, each reduced by `inner`, then combined by `outer`: split-K.
 
-    With `n`, the whole tiles are dealt out in pieces of ceil(tiles / n), and the last piece takes
-    what is left (64 tiles by 3: 22, 22, 20). With `size`, pieces hold that many elements, the
-    last one the rest. Pieces without elements do not take part. A piece's result is converted to
+    With `n`, the tiles are dealt out in contiguous pieces of ceil(tiles / n), and the last piece
+    takes what is left (64 tiles by 3: 22, 22, 20). With `deal=interleaved`, piece i takes the
+    tiles i, i + n, i + 2n ... instead. With `size`, pieces hold that many elements, the last one
+    the rest. Pieces without elements do not take part. A piece's result is converted to
     `partials` where that is given, before it is combined.
     """
 
@@ -157,8 +174,14 @@ class Split(Level):
     inner: Level = Seq()
     outer: Level = Seq()
     partials: str | None = None
+    deal: str = "contiguous"
 
     def __post_init__(self) -> None:
+        if self.deal not in DEALS:
+            allowed = f"Allowed: {', '.join(DEALS)}."
+            raise ScheduleError(str(self), f"{self.deal!r} is no way to deal tiles", allowed)
+        if self.size is not None and self.deal != "contiguous":
+            raise ScheduleError(str(self), "pieces of a size are contiguous", "Give n.")
         if (self.n is None) == (self.size is None):
             raise ScheduleError(str(self), "one of n and size is needed", "Write split(4).")
         if self.size is not None and self.tile != 1:
@@ -169,6 +192,7 @@ class Split(Level):
         head = [] if self.n is None else [str(self.n)]
         head += [] if self.size is None else [f"size={self.size}"]
         head += [] if self.tile == 1 else [f"tile={self.tile}"]
+        head += [] if self.deal == "contiguous" else [f"deal={self.deal}"]
         return [*head, *_parts(self.inner, self.outer, self.partials)]
 
 
@@ -263,6 +287,8 @@ def formats(schedule: Schedule, acc: str) -> frozenset[str]:
             return frozenset({acc}) | stored | formats(inner, acc) | formats(outer, acc)
         case Promote(format=wide, inner=inner):
             return frozenset({wide, acc}) | formats(inner, acc)
+        case Stored(format=stored_in):
+            return frozenset({stored_in, acc})
     return frozenset({acc})
 
 

@@ -152,7 +152,9 @@ def _choices(ties: Ties | None) -> Callable[[Call], Node]:
     def build(call: Call) -> Node:
         if len(call.sizes) != 1:
             raise ShapeError("the number of choices is missing: topk(x, 8).")
-        parts = (_choice(call, ties, nth) for nth in range(1, max(call.sizes[0], 1) + 1))
+        if call.sizes[0] < 1:
+            raise ShapeError(f"the number of choices is {call.sizes[0]}; at least 1 is made.")
+        parts = (_choice(call, ties, nth) for nth in range(1, call.sizes[0] + 1))
         return concat_nodes(parts, call.axis)
 
     return build

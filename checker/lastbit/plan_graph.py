@@ -11,7 +11,7 @@ from lastbit.errors import LastbitError, Problem, did_you_mean
 from lastbit.plan_model import Span
 from lastbit.plan_section import Section, shown
 from lastbit.plan_values import check_machines, read_span
-from lastbit.statement import Statement
+from lastbit.statement import STATES_SIZES, Statement
 from lastbit.text import Program, Reading, read_program
 from lastbit.toml_places import Path as KeyPath
 
@@ -158,7 +158,10 @@ def _misfits(program: Program, symbols: dict[str, Span | None]) -> Iterator[Prob
     low = {name: span.low for name, span in spans.items()}
     for problem in program.problems(low) if ranges else ():
         if (problem.place.line, problem.place.source) not in seen:
-            yield replace(problem, message=f"{problem.message.rstrip('.')} at {at}")
+            message = problem.message.rstrip(".")
+            if not STATES_SIZES.search(message):  # an expression says its sizes itself
+                message = f"{message} at {at}"
+            yield replace(problem, message=message)
     for statement in sound:
         if statement.schedule is not None:
             try:

@@ -138,6 +138,9 @@ class DomainEntry:
         require_one_of(self.kind, DOMAIN_KINDS, "kind")
         require_one_of(self.side, SIDES, "side")
 
+    def __str__(self) -> str:
+        return f"{self.kind} only {self.side}: {self.inputs}"
+
     @property
     def new_non_finite(self) -> bool:
         """Say whether the change brings an infinity or a NaN that was not there."""

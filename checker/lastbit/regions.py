@@ -53,6 +53,7 @@ def _region(
         what
         for step, budget in zip(own, budgets, strict=True)
         for what, _ in violations("", step, budget)
+        if what != "change" or step.change >= verdict.change  # else the region does more
     }
     budget = loosest(budgets)
     label = f"{', '.join(f'`{step}`' for step in steps)} together"

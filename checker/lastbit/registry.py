@@ -131,7 +131,7 @@ def _modules(package: Package) -> Iterator[str]:
     try:
         root = importlib.import_module(package.name)
         paths = root.__path__
-    except Exception as error:  # whatever a package of somebody else raises
+    except (Exception, SystemExit) as error:  # whatever a package of somebody else raises
         reason = f"it is no package that can be imported ({_told(error)})"
         raise RuleFileError(package.name, package.distribution, reason) from error
     for info in sorted(pkgutil.iter_modules(paths), key=lambda info: info.name):
@@ -153,7 +153,7 @@ def _read(package: Package, name: str) -> RuleFile:
     path = str(Path(*package.name.split("."), f"{name}.py"))
     try:
         module = importlib.import_module(f"{package.name}.{name}")
-    except Exception as error:  # whatever a file of somebody else raises
+    except (Exception, SystemExit) as error:  # whatever a file of somebody else raises
         reason = f"it cannot be imported ({_told(error)})"
         raise RuleFileError(path, package.distribution, reason) from error
     path = getattr(module, "__file__", None) or path
@@ -166,8 +166,27 @@ def _read(package: Package, name: str) -> RuleFile:
     return RuleFile(package, name, path, rule)
 
 
-def _told(error: Exception) -> str:
+def _told(error: Exception | SystemExit) -> str:
+    if isinstance(error, SystemExit):
+        return "it asks Python to exit"
     return f"{type(error).__name__}: {str(error).rstrip('.')}"
+
+
+def blame(rule: Rewrite, error: Exception, doing: str) -> None:
+    """Name the file of a rule, a function of which raised an error; return if it is lastbit's own.
+
+    Args:
+        rule: the rule.
+        error: what it raised.
+        doing: what the function does: `finds dangers`.
+
+    Raises:
+        RuleFileError: the rule is that of a package of somebody else.
+    """
+    for file in _files((*_packages(),)):
+        if file.rule is rule and file.package.name != OURS:
+            reason = f"{rule.code} {rule.name} raises {_told(error)}, where it {doing}"
+            raise RuleFileError(file.path, file.package.distribution, reason) from error
 
 
 def find_rule(name: str) -> Rewrite:

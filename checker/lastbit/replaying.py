@@ -1,4 +1,8 @@
-"""Run the witness of a step or a region again, from nothing but the result file."""
+"""Run the witness of a step or a region again, from nothing but the result file.
+
+Where the bits of ordinary runs are kept and only the domain is not, the witness is that of the
+first class of inputs on which one side misbehaves.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from lastbit.graph import Graph, native_rounding
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.exact import ExactDomain, Objects, exact_array
 from lastbit.interpret.policy import Policy
-from lastbit.result import Region, Step, Witness, read_result
+from lastbit.result import DomainEntry, Region, Step, Witness, read_result
 from lastbit.text import parse_program
 
 
@@ -40,7 +44,10 @@ class Replayed:
 
     def __str__(self) -> str:
         w = self.witness
-        lines = [f"{self.step.label}: {self.step.change}"]
+        lines = [f"{self.step.label}: {self.step.change}{' + domain' if self.step.domain else ''}"]
+        entry = domain_of(self.step, w)
+        if entry is not None:
+            lines.append(f"  {entry}")
         for name, given in w.inputs.items():
             shape = ", ".join(map(str, given.shape))
             lines.append(f"  {name}: {given.format}[{shape}] = {', '.join(given.hex)}")
@@ -77,7 +84,7 @@ def replay(path: str, identity: str) -> Replayed:
 
 
 def find_witness(path: str, identity: str) -> tuple[Step | Region, Witness]:
-    """Return a step or a region of a result file and its witness.
+    """Return a step or a region of a result file and its witness, or that of its domain.
 
     Raises:
         InputError: there is no such step, or it has no witness with a program.
@@ -88,12 +95,19 @@ def find_witness(path: str, identity: str) -> tuple[Step | Region, Witness]:
         names = [verdict.id for verdict in result.verdicts]
         remedy = did_you_mean(identity, names) if names else ""
         raise InputError([Problem(f"there is no step {identity!r}", remedy, Place(path))])
-    if step.witness is None or step.witness.program is None:
+    witnesses = (step.witness, *(entry.witness for entry in step.domain))
+    shown = next((w for w in witnesses if w is not None and w.program is not None), None)
+    if shown is None:
         what = "step" if isinstance(step, Step) else "region"
         message = f"the {what} {identity!r} has no witness"
         reason = f"Its change is `{step.change}`; a witness shows a change that was decided."
         raise InputError([Problem(message, reason, Place(path))])
-    return step, step.witness
+    return step, shown
+
+
+def domain_of(step: Step | Region, witness: Witness) -> DomainEntry | None:
+    """Return the class of inputs that a witness is one of; None if it shows the kind of change."""
+    return next((entry for entry in step.domain if entry.witness is witness), None)
 
 
 def witness_inputs(witness: Witness) -> Mapping[str, Objects]:

@@ -163,8 +163,8 @@ class Region:
         at: names of the values that the transforms apply to.
         steps: ids of the transforms, in the order of the plan.
         change: the kind of change from the program before all of them to that after all.
-        set_by: id of the first step whose own change is that of the whole; null where the steps
-            cancel, or nothing changes.
+        set_by: id of the first step whose own change is that of the whole, of those that later
+            ones neither undo nor overwrite; null where the steps cancel, or nothing changes.
         domain: empty when the domain is kept.
         promises: by name, in the order of `PROMISES`.
         drift: null where nothing was measured.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 from lastbit.change import Change
 from lastbit.cost.placement import Placement
@@ -20,6 +20,9 @@ from lastbit.rounding import Rounding
 
 Value = int | str | bool
 Kind = Literal["count", "length", "format", "choice", "schedule"]
+LOSSES = ("domain", "deterministic", "batch_invariant", "layout_invariant")
+COUNTED = ("", "devices", "rows")
+EXAMPLES = ("holds", "breaks", "rejects")
 
 
 class RejectedError(LastbitError):
@@ -38,6 +41,14 @@ class RejectedError(LastbitError):
         self.requirement, self.facts = requirement, facts
         reason = f" for {facts}" if facts else ""
         super().__init__(f"{code} {name} at `{at}`: requirement `{requirement}` fails{reason}.")
+
+
+class RuleError(LastbitError):
+    """A rule says something that no rule can say."""
+
+    def __init__(self, rule: str, what: str, said: object, allowed: Iterable[str]) -> None:
+        words = ", ".join(map(repr, allowed))
+        super().__init__(f"the rule {rule} has the {what} {said!r}. Allowed: {words}.")
 
 
 class MismatchError(Exception):
@@ -272,6 +283,23 @@ class Rewrite:
     placement: bool = False
     places: Callable[[Site], Placement] | None = None
 
+    def __post_init__(self) -> None:
+        """Check the words that a rule is written in.
+
+        Raises:
+            RuleError: one of them is none that a rule can say.
+        """
+        if isinstance(self.loses, str):
+            raise RuleError(self.code, "loses, which is no tuple,", self.loses, LOSSES)
+        said: list[tuple[str, str, tuple[str, ...]]]
+        said = [("loses", word, LOSSES) for word in self.loses]
+        said += [("kind of parameter", p.kind, get_args(Kind)) for p in self.parameters]
+        said += [("counts of a parameter", p.counts, COUNTED) for p in self.parameters]
+        said += [("kind of example", example.kind, EXAMPLES) for example in self.examples]
+        for what, word, allowed in said:
+            if word not in allowed:
+                raise RuleError(self.code, what, word, allowed)
+
     @property
     def summary(self) -> str:
         """Return the first line of the prose, without code and name."""
@@ -283,6 +311,7 @@ class Rewrite:
 
         Raises:
             RejectedError: a requirement fails, or the site has another form.
+            RuleFileError: a rule of somebody else raises another error.
         """
         at = ", ".join(site.at)
         try:
@@ -293,3 +322,10 @@ class Rewrite:
             return self.rewrite(site)
         except MismatchError as error:
             raise RejectedError(self.code, self.name, at, str(error)) from None
+        except LastbitError:
+            raise
+        except Exception as error:  # whatever a rule of somebody else raises
+            from lastbit.registry import blame
+
+            blame(self, error, f"is applied at `{at}`")
+            raise

@@ -25,6 +25,7 @@ from lastbit.levels import (
     ScheduleError,
     Seq,
     Split,
+    Stored,
     Table,
     bind,
     deterministic,
@@ -50,6 +51,7 @@ __all__ = [
     "ScheduleError",
     "Seq",
     "Split",
+    "Stored",
     "Table",
     "Tree",
     "bind",
@@ -118,6 +120,8 @@ def _level(
     match level:
         case Seq():
             value = _running(items, get, acc, algebra)
+        case Stored(format=stored):
+            value = _running(items, get, acc, algebra, stored)
         case Pairwise(leaf=leaf):
             value = _halves(items, get, acc, plain(level, "leaf", leaf), algebra)
         case Lanes(n=n, inner=inner, outer=outer, partials=partials):
@@ -125,7 +129,7 @@ def _level(
             pieces = [items[i::count] for i in range(count)]
             value = _combined(pieces, get, acc, inner, outer, partials, algebra)
         case Split(inner=inner, outer=outer, partials=partials):
-            pieces = _pieces(items, _piece_size(level, len(items)))
+            pieces = _dealt(level, items)
             value = _combined(pieces, get, acc, inner, outer, partials, algebra)
         case Fused(k=k, unit=unit):
             value = algebra.zero(acc)
@@ -147,10 +151,18 @@ def _level(
     return algebra.convert(value, outside) if acc != outside else value
 
 
-def _running(items: Sequence[int], get: Callable[[int], V], acc: str, algebra: Algebra[V]) -> V:
+def _running(
+    items: Sequence[int],
+    get: Callable[[int], V],
+    acc: str,
+    algebra: Algebra[V],
+    stored: str | None = None,
+) -> V:
     value = algebra.zero(acc)
     for i in items:
         value = algebra.add(value, get(i), acc)
+        if stored and stored != acc:
+            value = algebra.convert(algebra.convert(value, stored), acc)
     return value
 
 
@@ -195,6 +207,15 @@ def _explicit(
         )
         results[tree.leaves + j] = algebra.add(left, right, acc)
     return results[tree.leaves + len(tree.merges) - 1]
+
+
+def _dealt(split: Split, items: Sequence[int]) -> list[Sequence[int]]:
+    """Return the elements of each piece that has any."""
+    if split.deal == "contiguous":
+        return _pieces(items, _piece_size(split, len(items)))
+    tiles = _pieces(items, plain(split, "tile", split.tile))
+    n = min(plain(split, "n", split.n), len(tiles))
+    return [[i for tile in tiles[first::n] for i in tile] for first in range(n)]
 
 
 def _piece_size(split: Split, k: int) -> int:

@@ -25,25 +25,32 @@ from lastbit.levels import (
     ScheduleError,
     Seq,
     Split,
+    Stored,
     Table,
 )
 
 # For each class: its parameters in order, and how many of them may lack their name.
 _FORMS: dict[type[Level], tuple[tuple[str, ...], int]] = {
     Seq: (("acc",), 0),
+    Stored: (("format", "acc"), 1),
     Pairwise: (("leaf", "acc"), 1),
     Lanes: (("n", "inner", "outer", "partials", "acc"), 1),
-    Split: (("n", "size", "tile", "inner", "outer", "partials", "acc"), 1),
+    Split: (("n", "size", "tile", "deal", "inner", "outer", "partials", "acc"), 1),
     Fused: (("k", "machine", "acc"), 2),
     Promote: (("every", "format", "inner", "acc"), 2),
     Tree: (("pairs", "acc"), 1),
     AnyOrder: (("acc",), 0),
 }
 _CLASSES = {made.word: made for made in _FORMS}
-_NEEDED = {"lanes": {"n"}, "fused": {"k", "machine"}, "promote": {"every", "format"}}
+_NEEDED = {
+    "lanes": {"n"},
+    "fused": {"k", "machine"},
+    "promote": {"every", "format"},
+    "stored": {"format"},
+}
 _GRAMMAR = (
     "seq, pairwise(leaf), lanes(n), split(n), split(size=n), fused(k, machine), "
-    "promote(every, format), tree(pairs), any_order"
+    "promote(every, format), stored(format), tree(pairs), any_order"
 )
 
 
@@ -197,7 +204,7 @@ class _Parser:
 
 
 _READERS: dict[str, Callable[[_Parser, ast.expr], Any]] = {
-    **dict.fromkeys(("acc", "partials", "format", "machine"), _Parser._word),
+    **dict.fromkeys(("acc", "partials", "format", "machine", "deal"), _Parser._word),
     **dict.fromkeys(("inner", "outer"), _Parser._level),
     **dict.fromkeys(("n", "size", "tile", "leaf", "every", "k"), _Parser._parameter),
     "pairs": _Parser._number,

@@ -125,7 +125,7 @@ def write_script(step: Step | Region, witness: Witness) -> str:
     body = "\n\n\n".join([*functions, *definitions, main])
     tools = helpers(body)
     used = imports(f"{tools}\n\n\n{body}")
-    head = f"{_docstring(step)}\n\n{used}\n\n{_data(sides, witness)}"
+    head = f"{_docstring(step, witness)}\n\n{used}\n\n{_data(sides, witness)}"
     comment = "# The rest is what these functions are made of."
     sections = [head, *functions, f"{comment}\n\n\n{tools}", *definitions, main]
     return "\n\n\n".join(section.strip("\n") for section in sections) + "\n"
@@ -228,11 +228,13 @@ def _literal(name: str, given: WitnessInput) -> list[str]:
     return [f"{start.rstrip()}  # {given.format}", *quoted, "    ),"]
 
 
-def _docstring(step: Step | Region) -> str:
+def _docstring(step: Step | Region, witness: Witness) -> str:
     title = f"{step.title.rstrip('.')}. " if step.title.strip() else ""
+    entry = next((entry for entry in step.domain if entry.witness is witness), None)
+    shown = "" if entry is None else f" on ordinary runs; {entry}"
     paragraphs = [
         f"Two results of one input, as bits: {step.label}.",
-        f"{title}Kind of change: {step.change}.",
+        f"{title}Kind of change: {step.change}{shown}.",
         "`before` and `after` compute the two results; above the lines of a value stands its text "
         "in the program. Numbers are exact fractions, and only functions named after a format "
         "round. The script needs numpy and Python 3.10 or later. Its exit code is 0 if the bits "

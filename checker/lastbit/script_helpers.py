@@ -688,16 +688,40 @@ def matrix_step(total, terms, step):
     return out
 
 
-def aligned_sum(total, terms, emin, zero, fraction_bits, cut, finish):
+def aligned_sum(total, terms, emin, zero, fraction_bits, finish):
     """Add products and an accumulator as a matrix unit does.
 
-    Every term is cut to a multiple of 2^(E - fraction_bits), where E is the largest exponent and
-    `zero` at least; the sum is exact.
+    Every term is cut toward zero to a multiple of 2^(E - fraction_bits), where E is the largest
+    exponent and `zero` at least; the sum is exact.
     """
     special = {str(x): x for x in (total, *(x for x, _ in terms)) if like(x) not in (-1, 0, 1)}
     if special:
         return special.popitem()[1] if len(special) == 1 else math.nan
     terms = [(x, e) for x, e in [*terms, (total, exponent_of(total, emin))] if x]
     quantum = Fraction(2) ** (max([zero, *(e for _, e in terms)]) - fraction_bits)
-    result = sum(cut(x / quantum) for x, _ in terms) * quantum
+    result = sum(math.trunc(x / quantum) for x, _ in terms) * quantum
     return finish(result) or Fraction(0)
+
+
+def late_sum(total, terms, emin, fraction_bits, finish):
+    """Add products and then an accumulator as a matrix unit does that rounds down.
+
+    Products are cut toward zero at their own largest exponent. Their sum is rounded down with 8
+    bits more than the accumulator, the whole to 31 fraction bits.
+    """
+
+    def down(x, exponent, bits):
+        quantum = Fraction(2) ** (exponent - bits)
+        return math.floor(x / quantum) * quantum
+
+    beyond = Fraction(2) ** 128
+    values = [x if like(x) not in (-1, 0, 1) or abs(x) < beyond else x * math.inf for x, _ in terms]
+    special = {str(x): x for x in (total, *values) if like(x) not in (-1, 0, 1)}
+    if special:
+        return special.popitem()[1] if len(special) == 1 else math.nan
+    largest = max((e for x, e in terms if x), default=-1000)
+    quantum = Fraction(2) ** (largest - fraction_bits)
+    dot = sum(math.trunc(x / quantum) for x, _ in terms) * quantum
+    largest = max(largest, exponent_of(total, emin))
+    result = down(dot, largest, fraction_bits + 8) + down(total, largest, fraction_bits)
+    return finish(down(result, exponent_of(result, emin), 31)) if result else Fraction(0)

@@ -102,7 +102,7 @@ class Lines:
         """Return the name of the function for a step of a matrix unit."""
         name = step_name(unit, fmt.short)
         self.steps[name] = unit, fmt
-        if fmt.short == "f16" or unit.result == "nearest-even":
+        if fmt.short == "f16" or not unit.cuts:
             self.rounding(Rounding.of(fmt))
         return name
 

@@ -183,21 +183,18 @@ def bits_function(fmt: Format, is_real: bool) -> str:
 
 def step_function(name: str, unit: Unit, fmt: Format) -> str:
     """Return the function that does one step of a matrix unit."""
-    args = {
-        "emin": str(fmt.emin),
-        "zero": str(unit.floor[fmt.short]),
-        "fraction_bits": str(unit.fraction_bits),
-        "cut": "math.floor" if unit.align == "down" else "math.trunc",
-        "finish": fmt.short,
-    }
+    args = {"emin": str(fmt.emin)}
+    if unit.cuts:
+        args["zero"] = str(unit.least_exponent(fmt.short))
+    args |= {"fraction_bits": str(unit.fraction_bits), "finish": fmt.short}
     inner = ""
-    if fmt.short != "f16" and unit.result == "truncate":
+    if fmt.short != "f16" and unit.cuts:
         args["finish"] = "finish"
         given = {"precision": str(unit.result_bits + 1), "emin": args["emin"]}
         given |= {"largest": _number(fmt.max_finite), "to_integer": "math.trunc"}
         call = _call("rounded", "x", given, 8)
         inner = f"    def finish(x):\n{call}\n\n"
-    call = _call("aligned_sum", "total, terms", args, 8)
+    call = _call("aligned_sum" if unit.cuts else "late_sum", "total, terms", args, 8)
     return (
         f'def {name}(total, terms):\n    """Do one step of the matrix unit `{unit}` with an '
         f'accumulator of {fmt.name}."""\n\n{inner}    def step(total, terms):\n{call}\n\n'

@@ -29,6 +29,12 @@ def unsupported(what: str) -> InputError:
     )
 
 
+def has_step(unit: Unit, count: int, fmt: str) -> bool:
+    """Return whether a script can express a step of a matrix unit over so many products."""
+    known = unit.method in ("aligned", "late") and not unit.not_modelled
+    return known and count <= unit.width and fmt in unit.accumulators
+
+
 class Writer(Protocol):
     """What the tree of a sum needs of the lines around it."""
 
@@ -156,7 +162,7 @@ class _Tree:
     def fused(self, acc: _Part, terms: list[_Part], machine: str, fmt: str) -> _Part:
         """Write one step of a matrix unit."""
         unit = unit_of(machine)
-        if unit.not_modelled or len(terms) > unit.width or fmt not in unit.floor:
+        if not has_step(unit, len(terms), fmt):
             raise unsupported(f"this step of the matrix unit `{unit}`")
         if any(term.leaf < 0 for term in terms):
             raise unsupported("a step of a matrix unit over terms that are no products")

@@ -18,6 +18,7 @@ from lastbit.tail import parse_tail, split_tail
 RESERVED = {*TAIL_WORDS, *NAMED_REALS, *SPECIALS, "return", "real"}
 MAX_LINE = 10_000
 MAX_SIZE = 2**48  # of an axis
+STATES_SIZES = re.compile(r" at \w+=\d+")  # an error that names its sizes itself
 
 _NAME = re.compile(r"\s*(\w+)\s*:")
 _TYPE = re.compile(r"(?P<format>\w+)\s*(?:\[(?P<dims>.*)\])?$")

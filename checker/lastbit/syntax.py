@@ -23,6 +23,7 @@ MAX_DEPTH = 250  # of nested parts of an expression
 
 _LONG = re.compile(rf"\w{{{MAX_WORD + 1},}}")
 _WORD = re.compile(r"\s*(\w+)")
+_INNER_TAIL = re.compile(rf"(?<=[\w)\]])\s+({'|'.join(sorted(TAIL_WORDS))})\b")
 
 
 class StatementError(Exception):
@@ -69,6 +70,11 @@ def syntax_tree(text: str, column: int = 0) -> ast.expr:
         near = did_you_mean(word[1], TAIL_WORDS) if word else ""
         remedy = near if near.startswith("Did") else ""
         reason = f"cannot read the expression: {error.msg}"
+        tail = _INNER_TAIL.search(text)
+        if tail:
+            reason = f"`{tail[1]}` stands inside an expression"
+            remedy = "It belongs at the end of a statement; give this part a statement of its own."
+            at = tail.start(1) - (len(text) - len(text.lstrip()))
         raise StatementError(reason, remedy, column + at) from None
     except (ValueError, RecursionError, MemoryError):
         tree = None

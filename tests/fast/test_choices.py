@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from plans import steps_of
+from sites import graph_of
 
 from lastbit.change import Change
 from lastbit.choices import Choice, choice_of, ranked
@@ -19,12 +21,9 @@ from lastbit.interpret.evaluate import evaluate, results
 from lastbit.interpret.exact import AnyOrderError, ExactDomain, exact_array
 from lastbit.interpret.magnitude import scale_of
 from lastbit.interpret.policy import Policy
-from lastbit.lint import lint_plans
 from lastbit.printing import print_graph
 from lastbit.reals import compare
 from lastbit.records import Bound, Drift
-from lastbit.result import Step
-from lastbit.text import parse_program
 from lastbit.verify.agree import agree
 from lastbit.verify.bounds import bound_of
 from lastbit.verify.canonicalise import canonical
@@ -36,10 +35,6 @@ from lastbit.verify.region import Region
 
 SCORES = (0.5, 0.25, 0.5, 0.5, 0.125, 0.5)
 UNORDERED = "of equal elements no index is promised"
-
-
-def graph_of(text: str, **sizes: int) -> Graph:
-    return parse_program(text).bind(sizes)
 
 
 def array_run(graph: Graph, x: np.ndarray, seed: int = 0) -> np.ndarray:
@@ -348,25 +343,15 @@ def test_the_scale_of_an_index_is_the_index_and_it_has_no_bound() -> None:
 # The whole way.
 
 
-def lint(folder: Path, graph: str, *transforms: str) -> list[Step]:
-    path = folder / "plan.toml"
-    listed = "".join(f"[[transform]]\n{transform}\n" for transform in transforms)
-    path.write_text(
-        f'schema = 1\n[graph]\nname = "g"\nsymbols = {{ M = [1, 64], E = 16 }}\nbatch = "M"\n'
-        f"text = '''\n{graph}\n'''\n{listed}",
-        encoding="utf-8",
-    )
-    result = lint_plans([str(path)])
-    return list(result.steps)
+SYMBOLS = "M = [1, 64], E = 16"
 
 
 def test_a_rounding_in_front_of_a_router_changes_its_choices(tmp_path: Path) -> None:
     """Between the policies that the field decides, no sample may hide that a rounding is gone."""
-    (step,) = lint(
-        tmp_path,
-        "s: bf16[M, E]\np: bf16 = softmax(s)\ni: int32 = topk_indices(p, 2)\nv: bf16 = topk(p, 2)",
-        'rule = "drop-rounding"\nat = ["p"]',
+    graph = (
+        "s: bf16[M, E]\np: bf16 = softmax(s)\ni: int32 = topk_indices(p, 2)\nv: bf16 = topk(p, 2)"
     )
+    (step,) = steps_of(tmp_path, graph, SYMBOLS, 'rule = "drop-rounding"\nat = ["p"]')
     assert step.change == Change.ROUNDING
     assert step.promises["deterministic"].before is False
     assert step.promises["deterministic"].cause == UNORDERED
@@ -377,7 +362,7 @@ def test_a_named_rule_in_place_of_none_is_another_function_with_the_same_values(
     tmp_path: Path,
 ) -> None:
     text = "x: bf16[M, E]\ni: int32 = topk_indices(x, 2)\nv: bf16 = topk(x, 2)"
-    (step,) = lint(tmp_path, text, 'rule = "ties-without-rule"\nat = ["i"]')
+    (step,) = steps_of(tmp_path, text, SYMBOLS, 'rule = "ties-without-rule"\nat = ["i"]')
     assert step.change == Change.MATH
     assert step.domain == ()
     assert (step.promises["deterministic"].before, step.promises["deterministic"].after) == (
@@ -392,14 +377,3 @@ def test_a_named_rule_in_place_of_none_is_another_function_with_the_same_values(
     assert step.witness.program is not None
     assert "argmax_last(" in step.witness.program.before
     assert "argmax_first(" in step.witness.program.after
-
-
-def test_padding_of_a_choice_appends_what_is_never_chosen(tmp_path: Path) -> None:
-    (step,) = lint(
-        tmp_path,
-        "x: bf16[M, E]\ni: int32 = argmax_first(x)",
-        'rule = "pad-with-mask"\nat = ["i"]\npad = 3',
-    )
-    assert step.change == Change.UNKNOWN  # the field does not know it, and no sample differs
-    assert step.evidence[0].detail is not None
-    assert step.evidence[0].detail.startswith("no difference found on")

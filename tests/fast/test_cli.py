@@ -207,6 +207,42 @@ def test_an_interrupt_is_one_line_and_130(lint, capsys):
     assert capsys.readouterr() == ("", "lastbit: interrupted\n")
 
 
+def test_an_exit_of_somebody_elses_code_is_named(lint, capsys):
+    lint["result"] = SystemExit(0)
+    assert cli.run(["lint", "a.toml"]) == 2
+    first = capsys.readouterr().err.split("\n")[0]
+    assert "test_cli.py:" in first
+    assert first.endswith(": code asks Python to exit, and nothing was decided. Leave it out.")
+
+
+CLOSED = """import os, sys
+os.close({0})
+os.execv(sys.executable, [sys.executable, "-m", "lastbit", "rules"])
+"""
+
+
+def test_a_closed_output_is_said():
+    done = _python("-c", CLOSED.format(1))
+    assert done.returncode == 2
+    assert done.stderr == "lastbit: the output is closed. Write > /dev/null to go without it.\n"
+
+
+def test_a_closed_stream_of_errors_changes_nothing():
+    done = _python("-c", CLOSED.format(2))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "RED201" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_output_is_said():
+    command = [sys.executable, "-m", "lastbit", "rules"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 2
+    expected = b"lastbit: the output cannot be written: No space left on device.\n"
+    assert done.stderr == expected
+
+
 def test_a_reader_that_goes_away_is_no_error():
     read, write = os.pipe()
     os.close(read)

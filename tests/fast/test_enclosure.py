@@ -15,6 +15,7 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numbers_of import f
 
 from lastbit.formats import identical
 from lastbit.reals import (
@@ -28,11 +29,6 @@ from lastbit.reals import (
 from lastbit.rounding import Rounding, round_exact
 
 INF, NAN = math.inf, math.nan
-
-
-def f(fn: str, *args: Number | int | str) -> Number:
-    """Apply a function to numbers; text and integers are rationals."""
-    return apply(fn, *(Fraction(x) if isinstance(x, (int, str)) else x for x in args))
 
 
 def enclosed(x: Number, bits: int = 64) -> tuple[Fraction, Fraction]:

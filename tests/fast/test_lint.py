@@ -14,7 +14,7 @@ TODAY = date(2026, 11, 29)
 GRAPH = """schema = 1
 [graph]
 name = "small"
-symbols = { M = [1, 64], K = 32, N = 8 }
+symbols = { M = [1, 64], K = 8, N = 4 }
 batch = "M"
 text = '''
 x: bf16[M, K]
@@ -27,7 +27,7 @@ z: bf16 = t * u
 """
 SPLIT = '[[transform]]\nrule = "split-k"\nat = ["g"]\nn = 4\n'
 DROP = '[[transform]]\nrule = "drop-rounding"\nat = ["t"]\nbranch = true\n'
-PARTIALS = '[[transform]]\nrule = "activation-on-partials"\nat = ["t"]\nblock = 8\nbranch = true\n'
+PARTIALS = '[[transform]]\nrule = "activation-on-partials"\nat = ["t"]\nblock = 4\nbranch = true\n'
 
 
 def lint(folder: Path, rest: str, today: date = TODAY) -> Result:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lastbit.formats import BF16, E4M3FN, F16, Exact, Format, decode, format_of, identical
+from lastbit.formats import BF16, E4M3FN, F16, ZERO, Exact, Format, decode, format_of, identical
 from lastbit.machines import (
     MACHINES,
     MachineError,
@@ -113,7 +113,71 @@ def test_terms_below_the_cut_vanish_one_by_one() -> None:
 def test_a_term_is_cut_toward_zero() -> None:
     # -2^-26 goes to 0; rounded down to a multiple of 2^-25 it would give 1 - 2^-24.
     assert step(HOPPER, ONE, [bf16(-two(-26))]) == 1
-    assert step(unit_of("cdna3/8"), ONE, [bf16(-two(-26))]) == 1 - two(-24)
+
+
+def test_cdna3_adds_the_accumulator_late_and_rounds_down() -> None:
+    unit = unit_of("cdna3/8")
+    assert step(unit, -two(-60), [bf16(ONE)]) == 1 - two(-24)  # the accumulator, down
+    assert step(unit, two(-60), [bf16(ONE)]) == 1
+    assert step(unit, Fraction(0), [bf16(ONE), bf16(-two(-25))]) == 1  # a product, toward zero
+    # Products are not aligned to the accumulator but down to 8 bits more: 2^-25 counts as a tie.
+    assert step(unit, 1 + two(-23), [bf16(two(-24))]) == 1 + two(-22)
+    assert step(unit, ONE, [bf16(two(-24))]) == 1
+    assert step(unit, ONE, [bf16(two(-24)), bf16(two(-30))]) == 1 + two(-23)
+    assert step(unit, ONE, [bf16(two(-24)), bf16(two(-33))]) == 1  # below the 32nd bit
+    top = bf16(two(127), Fraction(2))
+    assert math.isnan(step(unit, Fraction(0), [top, bf16(-two(127), Fraction(2))]))  # inf - inf
+    assert step(unit, Fraction(0), [top]) == math.inf
+    assert identical(step(unit, ONE, [bf16(-ONE)]), Fraction(0))
+
+
+def test_cdna3_adds_8_bit_operands_in_halves() -> None:
+    unit = unit_of("cdna3/16")
+
+    def fp8(a: Fraction, b: Fraction = ONE) -> Product:
+        return product(a, b, format_of("e5m2fnuz"))
+
+    assert step(unit, -two(-26), [fp8(ONE)]) == 1  # so small an accumulator counts as zero
+    assert step(unit, -two(-25), [fp8(ONE)]) == 1 - two(-24)
+    # Odd places: cut at 2^(-1 - 24), then rounded down to 2^-24. Beside the 1 it would be cut off.
+    odd = [fp8(ONE), fp8(-two(-13), two(-12))]
+    assert step(unit, Fraction(0), odd) == 1 - two(-24)
+    assert step(unit, Fraction(0), [odd[0], fp8(Fraction(0)), odd[1]]) == 1
+
+
+def test_cdna2_flushes_and_rounds_pairs() -> None:
+    four, two_at_once = unit_of("cdna2/4"), unit_of("cdna2/2")
+    assert step(four, ONE, [bf16(two(-127), two(127))]) == 1  # a subnormal operand is zero
+    assert math.isnan(step(four, ONE, [bf16(two(-127), math.inf)]))
+    assert step(four, two(-127), [bf16(two(-126), ONE)]) == two(-126)  # and an accumulator
+    assert step(four, Fraction(0), [bf16(two(-64), two(-63))]) == 0  # and a product
+    big = [bf16(two(12), two(12)), bf16(ONE)]
+    assert step(four, Fraction(0), [*big, *big]) == two(25)  # each pair rounds to 2^24
+    assert step(four, Fraction(0), [big[0], big[0], big[1], big[1]]) == two(25)
+    assert step(two_at_once, ONE, [bf16(two(-24)), bf16(two(-24))]) == 1 + two(-23)
+    assert step(two_at_once, step(two_at_once, ONE, [bf16(two(-24))]), [bf16(two(-24))]) == 1
+
+
+def test_plain_arithmetic_rounds_each_operation_or_contracts() -> None:
+    one_and_more = 1 + two(-12)
+    f32 = format_of("f32")
+    square = product(one_and_more, one_and_more, f32)
+    assert step(unit_of("ieee/1"), -1 - two(-11), [square]) == 0
+    assert step(unit_of("ieee_fma/1"), -1 - two(-11), [square]) == two(-24)
+    tiny = product(-two(-100), two(-100), f32)
+    assert identical(step(unit_of("ieee_fma/1"), -0.0, [tiny]), -0.0)  # zeros keep their signs
+    assert identical(step(unit_of("ieee_fma/1"), -0.0, [product(Fraction(0), ONE, f32)]), ZERO)
+    assert result_code(math.nan, unit=unit_of("ieee/1")) == 0x7FC00000
+
+
+def test_the_floor_of_zeros_is_that_of_the_machine() -> None:
+    # Two products of exponent e at the floor -133: the smaller is cut where the floor counts.
+    for name, floor in (("volta/4", -131), ("ampere/8", -132), ("hopper_mma/16", -133)):
+        assert unit_of(name).floor[0] == floor
+    tie, more = product(two(-12), two(-13), F16), product(two(-24), two(-22), F16)
+    # 2^-25 and 2^-46: a binary16 tie and a little more, which is lost where the cut is above it.
+    assert step(unit_of("hopper/16"), ZERO, [tie, more], "f16") == two(-24)
+    assert step(unit_of("ampere/8"), ZERO, [tie, more], "f16") == 0
 
 
 def test_a_zero_counts_with_the_floor_exponent() -> None:
@@ -195,6 +259,13 @@ def test_the_table_says_what_was_measured() -> None:
         ("hopper/32", "e5m2"),
     }
     assert all(unit.source for unit in UNITS)
+    assert all((unit.status == "measured") == (unit.measurement is not None) for unit in UNITS)
+    for unit in UNITS:
+        if unit.measurement is not None:
+            assert unit.measurement.outputs.keys() == set(unit.inputs)
+    text = str(HOPPER.measurement)
+    assert text.startswith("NVIDIA H200, driver 580, torch 2.11.0+cu130, triton 3.6.0, date ")
+    assert text.endswith(" outputs compared, none differs")
     assert len({unit.name for unit in UNITS}) == len(UNITS)  # a width names one unit
 
 
@@ -237,7 +308,8 @@ def test_a_step_that_is_not_known_is_refused() -> None:
 
     assert refused("hopper_mma/32", 32) == (
         "matrix unit `hopper_mma/32`: its step is not modelled: "
-        "mma.sync adds two interleaved groups of 16, and the accumulator late."
+        "mma.sync adds two interleaved groups of 16, and the accumulator late; "
+        "several models fit the published vectors."
     )
     assert refused("hopper/16", 17) == (
         "matrix unit `hopper/16`: a step takes 16 products, 17 were given."

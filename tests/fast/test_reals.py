@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import mpmath
 import pytest
+from numbers_of import f
 
 from lastbit.enclosure import UndecidedSign
 from lastbit.formats import identical
@@ -25,11 +26,6 @@ from lastbit.reals import (
 from lastbit.rounding import Rounding, round_exact
 
 INF, NAN = math.inf, math.nan
-
-
-def f(fn: str, *args: Number | int | str) -> Number:
-    """Apply a function to numbers; text and integers are rationals."""
-    return apply(fn, *(Fraction(x) if isinstance(x, (int, str)) else x for x in args))
 
 
 # Special values.

@@ -83,6 +83,7 @@ def test_a_result_survives_the_round_trip_byte_for_byte():
         (model.Bound, "bound"),
         (model.Drift, "drift"),
         (model.Cost, "cost"),
+        (model.Fit, "fit"),
         (model.Evidence, "evidence"),
         (model.Budget, "budget"),
         (model.Finding, "finding"),

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 import ml_dtypes
 import numpy as np
 import pytest
+from sites import outcome_on, site_of
 
-from lastbit.definitions import Definitions, reference
-from lastbit.examples import Outcome, applied, bits, check_example, given
+from lastbit.examples import applied, bits, check_example, given
 from lastbit.patterns.attention import TWO_BLOCKS
 from lastbit.registry import find_rule
-from lastbit.rule import Example, RejectedError, Site, Value
-from lastbit.text import parse_program
+from lastbit.rule import Example, RejectedError, Value
 
 BF16 = ml_dtypes.bfloat16
 SEED = 0  # of every draw below
@@ -47,18 +46,6 @@ def on(code: str, at: str, parameters: Mapping[str, Value] | None = None, **inpu
     region = applied(rule, example)
     values = given(code, region, inputs)
     return tuple(bits(graph, values)[0][at] for graph in (region.before, region.after))
-
-
-def outcome_on(code: str, graph: str, at: tuple[str, ...], **inputs: object) -> Outcome:
-    """Return what a rule does to a graph of ours."""
-    rule = dataclasses.replace(find_rule(code), graph=graph, at=at, sizes={})
-    return check_example(rule, Example("breaks", inputs, {}))
-
-
-def site_of(graph: str, *at: str, **parameters: Value) -> Site:
-    """Return a site of a program whose sizes are numbers."""
-    program = parse_program(graph)
-    return Site(Definitions(program.nodes({}, reference), program.outputs), at, dict(parameters))
 
 
 # Norms
@@ -332,7 +319,7 @@ def test_a_region_under_autocast_keeps_what_lies_inside_it() -> None:
         t: f32 = x * x
         y: f32 = t + x
     """
-    site = site_of(graph, "t", "y", format="bf16")
+    site = site_of(graph, ("t", "y"), format="bf16")
     edits = find_rule("FUS124").apply(site)
     assert list(edits) == ["t", "y"]
     whole = outcome_on("FUS124", graph, ("t", "y"), x="0x1.01p+0")
@@ -406,11 +393,11 @@ def test_products_of_other_operands_are_not_joined() -> None:
         y: bf16 = a + b
     """
     with pytest.raises(RejectedError, match="several products of one left operand"):
-        find_rule("FUS127").apply(site_of(graph, "a", "b"))
+        find_rule("FUS127").apply(site_of(graph, ("a", "b")))
 
 
 def test_a_value_is_no_common_subexpression_of_itself() -> None:
     graph = "x: f32[1]\ny: f32 = x * 2"
     for at in (("y", "y"), ("y",)):
         with pytest.raises(RejectedError, match="two values of one definition"):
-            find_rule("FUS125").apply(site_of(graph, *at))
+            find_rule("FUS125").apply(site_of(graph, at))

@@ -1,182 +1,21 @@
 """Rules on fusion, rounding points and sums do what they say, however a site is written.
 
-Examples are evaluated in rationals; the transforms whose answers are published come out with the
-published bits.
+The transforms whose answers are published come out with the published bits.
 """
 
-import dataclasses
-import json
-from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
+from sites import ORACLE, closed, outcome_on, site_of, transformed, written
 
 from lastbit.change import Change
-from lastbit.definitions import Definitions, reference
-from lastbit.examples import LOOSER, ExampleError, applied, check_example, named_examples
+from lastbit.examples import check_example
 from lastbit.formats import BF16, bits_text
 from lastbit.patterns.windows import window
-from lastbit.registry import load_rules
-from lastbit.rule import Example, RejectedError, Rewrite, Site, Value, breaks, holds
+from lastbit.registry import find_rule
+from lastbit.rule import RejectedError, Value
 from lastbit.text import parse_program
-from lastbit.verify.agree import agree
-
-RULES = {
-    code: rule
-    for code, rule in load_rules().items()
-    if code.startswith(("FUS1", "RED2")) and code < "RED250"
-}
-LAWS = ("FUS145",)  # settled by a law of the graph, which the field alone does not know
-EXAMPLES = {name: (rule, ex) for rule in RULES.values() for name, ex in named_examples(rule)}
-DATA = Path(__file__).parent.parent / "data" / "chapter_oracle.json"
-ORACLE = {entry["id"]: entry for entry in json.loads(DATA.read_text("utf-8"))["entries"]}
-
-
-def outcome_on(code: str, graph: str, at: str, parameters: Mapping[str, Value], **inputs: object):
-    """Return what a rule does to a graph of ours."""
-    rule = dataclasses.replace(RULES[code], graph=graph, at=(at,), sizes={})
-    return check_example(rule, Example("breaks", inputs, parameters))
-
-
-def written(graph: str, sizes: Mapping[str, int]) -> Definitions:
-    """Return the definitions of a program."""
-    program = parse_program(graph)
-    return Definitions(program.nodes(sizes, reference), program.outputs)
-
-
-def edited(code: str, graph: str, at: str, sizes: Mapping[str, int], **parameters: Value):
-    """Return the definitions of a program before and after a rule."""
-    rule = RULES[code]
-    old = written(graph, sizes)
-    defaults = {p.name: p.default for p in rule.parameters if p.default is not None}
-    return old, old.edited(rule.apply(Site(old, (at,), {**defaults, **parameters})))
-
-
-# The examples.
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_shows_what_it_states(name: str) -> None:
-    rule, example = EXAMPLES[name]
-    outcome = check_example(rule, example)
-    assert outcome.id == name
-    assert outcome.passed, outcome.message
-
-
-@pytest.mark.parametrize("code", RULES)
-def test_a_rule_shows_its_claim_on_an_ordinary_run(code: str) -> None:
-    rule = RULES[code]
-    shown = {
-        outcome.change
-        for name, (owner, example) in EXAMPLES.items()
-        if owner is rule and (outcome := check_example(rule, example)).ordinary
-    }
-    assert rule.claim in shown, f"{code}: {shown}"
-    assert Change.BITWISE in shown
-
-
-@pytest.mark.parametrize("code", [code for code in RULES if code not in LAWS])
-def test_the_field_finds_the_claim_of_a_rule_and_nothing_looser(code: str) -> None:
-    rule = RULES[code]
-    found = []
-    for example in rule.examples:
-        if example.kind != "rejects":
-            region = applied(rule, example)
-            agreed = (c for p, c in LOOSER if agree(region.before, region.after, p, draws=2).equal)
-            found.append(next(agreed, Change.MATH))
-    assert max(found, key=lambda change: change.rank) == rule.claim
-
-
-@pytest.mark.parametrize("code", RULES)
-def test_each_requirement_has_an_example_that_it_rejects(code: str) -> None:
-    rule = RULES[code]
-    rejected = {example.requirement for example in rule.examples if example.kind == "rejects"}
-    assert {require.text for require in rule.requires} <= rejected
-
-
-@pytest.mark.parametrize("code", RULES)
-def test_a_rule_tells_why_it_matters_the_error_and_the_source(code: str) -> None:
-    rule = RULES[code]
-    assert rule.prose.startswith(f"{code} {rule.name}: ")
-    for heading in ("\nWhy it matters: ", "\nError: ", "\nSource: "):
-        assert heading in rule.prose
-
-
-@pytest.mark.parametrize("code", RULES)
-def test_a_title_is_one_sentence_that_names_the_site(code: str) -> None:
-    rule = RULES[code]
-    example = next(example for example in rule.examples if example.kind != "rejects")
-    sizes = rule.sizes
-    program = parse_program(rule.graph)
-    old = Definitions(program.nodes(sizes, reference), program.outputs)
-    defaults = {p.name: p.default for p in rule.parameters if p.default is not None}
-    assert rule.title is not None
-    title = rule.title(Site(old, rule.at, {**defaults, **example.parameters}))
-    assert f"`{rule.at[0]}`" in title
-    assert not title.endswith(".")
-
-
-def test_the_title_of_split_k_shows_the_schedule() -> None:
-    old, _ = edited("RED201", "x: f32[192]\ng: f32 = sum(x) acc f32 seq", "g", {}, n=3, tile=64)
-    site = Site(old, ("g",), {"n": 3, "tile": 64, "inner": "", "outer": ""})
-    title = RULES["RED201"].title
-    assert title is not None
-    assert title(site) == (
-        "`g` is summed in 3 pieces (`split(3, tile=64)`) that are added afterwards"
-    )
-
-
-def test_an_example_that_states_the_wrong_thing_does_not_pass() -> None:
-    split = RULES["RED201"]
-    same = check_example(split, breaks({"n": 2}, x=(1, 2, 3, 4)))
-    assert (same.passed, same.message) == (False, "the bits are the same.")
-    other = check_example(split, holds({"n": 2}, x=(2**24, 1, 1, 1)))
-    assert not other.passed
-    assert other.message == "the bits differ: reassociation, where the rule claims reassociation."
-    tail = RULES["RED215"]
-    refused = check_example(tail, holds({"block": 3}, x=1))
-    assert not refused.passed
-    assert refused.message == (
-        "RED215 drop-tail at `y`: requirement `block does not divide K` fails for K=3, block=3."
-    )
-    kept = check_example(
-        tail, Example("rejects", {"x": 1}, {"block": 2}, "block does not divide K")
-    )
-    assert (kept.passed, kept.message) == (False, "`block does not divide K` refuses nothing here.")
-
-
-def test_a_claim_that_is_too_strict_does_not_pass() -> None:
-    rule = dataclasses.replace(RULES["RED215"], claim=Change.ROUNDING)
-    outcome = check_example(rule, breaks({"block": 2}, x=1))
-    assert not outcome.passed
-    assert outcome.message == "the bits differ: math, where the rule claims rounding."
-
-
-def test_a_difference_on_a_run_that_is_not_ordinary_says_so() -> None:
-    # 2^127 + 2^127 overflows before -2^127 arrives; the other half cancels first.
-    outcome = check_example(
-        RULES["RED201"], breaks({"n": 2}, x=("0x1p127", "0x1p127", "-0x1p127", "-0x1p127"))
-    )
-    assert not outcome.ordinary
-
-
-@pytest.mark.parametrize(
-    ("inputs", "reason"),
-    [
-        ({}, "the input `x` is missing"),
-        ({"x": (1, 2, "one")}, "'one' is no number"),
-        ({"x": (1, 2, None)}, "None is no number"),
-        ({"x": 0.1}, "0.1 is no value of f32"),
-        ({"x": ((1, 2), (3, 4), (5, 6))}, "`x` has 6 values for [4]"),
-    ],
-)
-def test_an_example_that_does_not_fit_is_an_error(inputs: dict[str, object], reason: str) -> None:
-    with pytest.raises(ExampleError) as error:
-        check_example(RULES["RED201"], Example("holds", inputs, {"n": 2}))
-    assert str(error.value) == f"RED201: {reason}."
-
 
 # The published transforms. Each line: id, rule, graph, site, parameters, inputs, and the bits.
 
@@ -244,7 +83,7 @@ def test_a_published_transform_gives_the_published_bits(
     want = ORACLE[entry]["change"]  # null: bitwise or reassociation, by the number of pieces
     kinds = (want,) if want else (Change.BITWISE, Change.REASSOCIATION)
     assert outcome.change in kinds
-    assert outcome.change <= RULES[code].claim
+    assert outcome.change <= find_rule(code).claim
     published = f"{ORACLE[entry]['before']} {ORACLE[entry]['after']}".lower()
     said = {bits for bits in (*before, *after) if bits in published}
     assert said or entry in ("T05", "T13", "T15", "T17"), published
@@ -313,18 +152,16 @@ SIZES = {"M": 3, "K": 8, "N": 2}
 def test_a_schedule_is_replaced_however_the_sum_is_written(
     code: str, parameters: dict[str, Value], schedule: str, site: str
 ) -> None:
-    _, new = edited(code, OPERANDS + site.format("seq"), "y", SIZES, **parameters)
+    new = transformed(code, site_of(OPERANDS + site.format("seq"), "y", SIZES, **parameters))
     want = written(OPERANDS + site.format(schedule), SIZES)
-    inputs = [name for name in want.nodes if want.is_input(name)]
-    assert new.closed(["y"], inputs).key() == want.closed(["y"], inputs).key()
+    assert closed(new, "y").key() == closed(want, "y").key()
 
 
 def test_a_narrow_accumulator_keeps_the_format_of_the_value() -> None:
     for site in ("y: f32 = matmul(a, w) acc {} seq", "y: f16 = matmul(a, w) * s acc {} seq"):
-        _, new = edited("RED210", OPERANDS + site.format("f32"), "y", SIZES, format="bf16")
-        want, _ = edited("RED206", OPERANDS + site.format("bf16"), "y", SIZES, block=1)
-        inputs = [name for name in want.nodes if want.is_input(name)]
-        assert new.closed(["y"], inputs).key() == want.closed(["y"], inputs).key()
+        wide = site_of(OPERANDS + site.format("f32"), "y", SIZES, format="bf16")
+        narrow = written(OPERANDS + site.format("bf16"), SIZES)
+        assert closed(transformed("RED210", wide), "y").key() == closed(narrow, "y").key()
 
 
 # Odd significands of 8 bits at exponents that jump by up to 12: products of 16 bits that a sum of
@@ -370,17 +207,19 @@ def test_the_inputs_of_these_sites_tell_orders_apart(site: str) -> None:
 
 def test_block_k_takes_whole_steps_of_a_matrix_unit() -> None:
     site = "y: f32 = matmul(a, w) acc f32 fused(4, hopper/16)"
-    old, new = edited("RED205", OPERANDS + site, "y", {"M": 2, "K": 16, "N": 2}, block=8)
-    assert new.nodes["y"].key == old.nodes["y"].key
+    sizes = {"M": 2, "K": 16, "N": 2}
+    whole = site_of(OPERANDS + site, "y", sizes, block=8)
+    assert transformed("RED205", whole).nodes["y"].key == whole.node.key
     with pytest.raises(RejectedError, match="one accumulator runs through the sum"):
-        edited("RED205", OPERANDS + site, "y", {"M": 2, "K": 16, "N": 2}, block=6)
+        transformed("RED205", site_of(OPERANDS + site, "y", sizes, block=6))
 
 
 def test_a_value_with_several_readers_is_written_into_each() -> None:
     graph = "x: bf16[N]\nt: bf16 = silu(x)\ny: bf16 = t * 3\nz: f32 = t + t\nreturn y, z, t"
-    old, new = edited("FUS101", graph, "t", {"N": 2})
+    site = site_of(graph, "t", {"N": 2})
+    new = transformed("FUS101", site)
     assert new.consumers("t") == ()
-    assert new.nodes["t"].key == old.nodes["t"].key
+    assert new.nodes["t"].key == site.node.key
     outcome = outcome_on("FUS101", graph, "t", {}, x=(0.75, -3))
     assert outcome.change == Change.BITWISE
 
@@ -401,7 +240,8 @@ def test_contraction_of_products_of_short_values_keeps_the_bits() -> None:
 
 
 def test_a_variance_in_one_pass_may_be_negative() -> None:
-    rule, example = EXAMPLES["RED214-breaks-1"]
+    rule = find_rule("RED214")
+    example = next(example for example in rule.examples if example.kind == "breaks")
     outcome = check_example(rule, example)
     assert (outcome.before["v"], outcome.after["v"]) == (("0x3e800000",), ("0xbe800000",))
 
@@ -438,8 +278,6 @@ def test_a_two_pass_variance_is_found_however_it_is_written(text: str) -> None:
 )
 def test_a_window_of_a_value_holds_the_same_elements(text: str) -> None:
     graph = OPERANDS + text + "\nr: f32 = a[:, 0:1] * w[0:1] * s * b\nz: f32 = y + 0"
-    rule = RULES["FUS110"]
-    assert isinstance(rule, Rewrite)
     for rows, columns in ((1, 1), (2, 3)):
         outcome = outcome_on("FUS110", graph, "y", {"rows": rows, "columns": columns}, **GIVEN)
         assert outcome.change == Change.BITWISE
@@ -453,3 +291,16 @@ def test_a_window_reads_only_the_rows_and_columns_that_it_needs() -> None:
         OPERANDS + "y: f32 = matmul(a[1:2], w[:, 0:1]) * s[1:2] + b[:, 0:1] acc f32 seq"
     )
     assert window(y, ((1, 2), (0, 1))).shape == part.bind(SIZES).results[0].shape == (1, 1)
+
+
+# Titles.
+
+
+def test_the_title_of_split_k_shows_the_schedule() -> None:
+    graph = "x: f32[192]\ng: f32 = sum(x) acc f32 seq"
+    site = site_of(graph, "g", n=3, tile=64, inner="", outer="")
+    title = find_rule("RED201").title
+    assert title is not None
+    assert title(site) == (
+        "`g` is summed in 3 pieces (`split(3, tile=64)`) that are added afterwards"
+    )

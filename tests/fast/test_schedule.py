@@ -31,7 +31,7 @@ from lastbit.schedule import (
 
 GRAMMAR = (
     "Allowed: seq, pairwise(leaf), lanes(n), split(n), split(size=n), fused(k, machine), "
-    "promote(every, format), tree(pairs), any_order."
+    "promote(every, format), stored(format), tree(pairs), any_order."
 )
 
 
@@ -54,6 +54,9 @@ def elements(tree: Any) -> list[int]:
         "split(size=32)",
         "split(4, inner=seq(acc=bf16), outer=seq)",
         "split(4, partials=bf16)",
+        "split(4, tile=64, deal=interleaved)",
+        "split(4, inner=fused(16, hopper), outer=stored(bf16))",
+        "stored(bf16, acc=f32)",
         "split(4, inner=split(2), outer=any_order, acc=f32)",
         "split(max(1, 132 // ceil(M / 128)))",
         "split(table(M, (1, 16), (64, 4), (512, 1)), tile=64)",
@@ -101,7 +104,7 @@ def test_other_spellings_are_read(text: str, schedule: Schedule) -> None:
         ("split(3", f"schedule `split(3`: this is no schedule. {GRAMMAR}"),
         ("3", f"schedule `3`: '3' is no schedule. {GRAMMAR}"),
         ("split(3, 4)", "schedule `split(3, 4)`: argument '4' of split has no name. "
-         "Name it: size=, tile=, inner=, outer=, partials=, acc=."),
+         "Name it: size=, tile=, deal=, inner=, outer=, partials=, acc=."),
         ("split(3, title=4)", "schedule `split(3, title=4)`: split has no parameter 'title'. "
          "Did you mean 'tile'?"),
         ("split(3, n=4)", "schedule `split(3, n=4)`: split is given 'n' twice. Give it once."),
@@ -111,6 +114,12 @@ def test_other_spellings_are_read(text: str, schedule: Schedule) -> None:
          "schedule `split(3, size=4)`: one of n and size is needed. Write split(4)."),
         ("split(size=4, tile=2)",
          "schedule `split(size=4, tile=2)`: size is in elements. Leave out tile."),
+        ("split(2, deal=round)",
+         "schedule `split(2, deal=round)`: 'round' is no way to deal tiles. "
+         "Allowed: contiguous, interleaved."),
+        ("split(size=4, deal=interleaved)", "schedule `split(size=4, deal=interleaved)`: "
+         "pieces of a size are contiguous. Give n."),
+        ("stored", f"schedule `stored`: stored lacks format. {GRAMMAR}"),
         ("split(0)", "schedule `split(0)`: n is 0. Allowed: 1 and above."),
         ('split(__import__("os"))', "expression \"__import__('os')\": a call of '__import__' is "
          "not allowed. Allowed: integers, symbols, + - * / // % **, min, max, ceil and floor."),
@@ -209,6 +218,12 @@ def test_a_tree_of_another_size_is_refused() -> None:
         ("split(1, acc=bf16)", 1, ("convert", "f32", ("bf16", (), ("bf16", (), 0)))),
         ("split(1, partials=bf16)", 1,
          ((), ("convert", "f32", ("convert", "bf16", ((), 0))))),
+        ("split(2, tile=2, deal=interleaved, inner=fused(2, hopper), outer=seq)", 7,
+         (((), ("hopper/2", ("hopper/2", (), 0, 1), 4, 5)),
+          ("hopper/2", ("hopper/2", (), 2, 3), 6))),
+        ("stored(bf16)", 2,
+         ("convert", "f32", ("convert", "bf16",
+          (("convert", "f32", ("convert", "bf16", ((), 0))), 1)))),
         ("promote(1, f64)", 1, ("convert", "f32", ("f64", (), ("convert", "f64", ((), 0))))),
     ],
 )  # fmt: skip
@@ -226,6 +241,7 @@ def test_the_tree_of_each_level(text: str, k: int, tree: object) -> None:
         (Split(8), 3, [1, 1, 1]),
         (Split(size=4), 10, [4, 4, 2]),
         (Split(size=4), 3, [3]),
+        (Split(8, deal="interleaved"), 3, [1, 1, 1]),
     ],
 )
 def test_the_pieces_of_a_split(schedule: Split, k: int, sizes: list[int]) -> None:

@@ -120,3 +120,24 @@ def test_a_step_is_judged_alike_in_one_process_and_in_several(
     assert [str(j.change) for j in one] == [step.change for step in result.steps]
     assert [j.witness for j in one] == [step.witness for step in result.steps]
     assert [j.drift for j in one] == [step.drift for step in result.steps]
+
+
+def test_each_step_has_its_cost_and_what_it_says_of_it(written: tuple[Path, Result]) -> None:
+    _, result = written
+    costs = {step.id: step.cost for step in result.steps}
+    assert all(cost is not None and cost.at == {"M": 1024} for cost in costs.values())
+    mib = {step: tuple(n / 2**20 for n in cost.bytes) for step, cost in costs.items() if cost}
+    assert mib["g.tile-output"] == (2328, 1176)
+    assert mib["t.fuse-elementwise"] == (1248, 1200)  # 48 MiB less
+    before, after = mib["q.quantize-in-column-blocks"]
+    assert 908 < before < after < 969
+    notes = {f.step: f.message for f in result.findings if f.code == "COST701"}
+    assert notes["q.quantize-in-column-blocks"].startswith(
+        "quantize-in-column-blocks at `q` moves 968 MiB instead of 908 MiB (+6.61 %)"
+    )
+    assert {f.step for f in result.findings if f.code == "COST703"} == {
+        "g.split-k",
+        "g.split-k-atomics",
+        "y.split-k-bf16-partials",
+    }
+    assert {f.severity for f in result.findings if f.code.startswith("COST")} == {"note"}

@@ -4,33 +4,27 @@ Each mistake is planted in one of a few small rules that are sound as they stand
 """
 
 import dataclasses
-import json
 import re
 from collections.abc import Iterable
-from fractions import Fraction
 
 import pytest
+from small_rules import DROP, FOLD, HAZARD, INNER, NO_GRID, SOUND, SPLIT, _divisions, counted
 
-from lastbit import cli
 from lastbit.catalogue import check
 from lastbit.catalogue.check import check_rule
-from lastbit.catalogue.pool import check_rules
-from lastbit.catalogue.records import Checked, report
-from lastbit.catalogue.text import render
-from lastbit.catalogue.trials import settings_of, trials_of
 from lastbit.catalogue.workshop import Workshop
 from lastbit.change import Change
 from lastbit.graph import Map, Round, amax, apply, const
-from lastbit.patterns import ONE_FORMAT, find, outer_rounding, replace, sum_of, unrounded
+from lastbit.patterns import find, outer_rounding, replace, sum_of, unrounded
 from lastbit.rounding import Rounding
 from lastbit.rule import (
     Danger,
     Edits,
     Example,
-    MismatchError,
     Parameter,
     Require,
     Rewrite,
+    RuleError,
     Site,
     Standing,
     breaks,
@@ -42,123 +36,6 @@ from lastbit.schedule import AnyOrder, Seq, Split
 from lastbit.text import parse_program
 
 pytestmark = pytest.mark.slow
-
-
-def _drop(site: Site) -> Edits:
-    return {site.name: unrounded(site.node)}
-
-
-NO_GRID = Require(
-    "the value is on no grid",
-    lambda site: not outer_rounding(site.node).rounding.format.is_grid,
-)
-INNER = Require("the value is no result", lambda site: site.name not in site.program.outputs)
-DROP = Rewrite(
-    code="FUS901",
-    name="drop",
-    claim=Change.ROUNDING,
-    prose="FUS901 drop: a rounding is dropped.",
-    graph="""
-        x: bf16[N]
-        t: bf16 = x * 3
-        y: bf16 = t * x
-        q: e4m3fn = x / 2 saturate
-        z: bf16 = q * x
-    """,
-    at=("t",),
-    sizes={"N": 1},
-    rewrite=_drop,
-    requires=(NO_GRID, INNER),
-    examples=(
-        # 3 * 0x1.82 = 0x4.86 lies between two bf16 values, and so does its product with x
-        breaks(x="0x1.82p+0", shows="y: 0x40db -> 0x40da"),
-        holds(x=2),
-        rejects("the value is on no grid", x=1, at=("q",)),
-        rejects("the value is no result", x=1, at=("z",)),
-    ),
-)
-SPLIT = Rewrite(
-    code="RED901",
-    name="split",
-    claim=Change.REASSOCIATION,
-    prose="RED901 split: a sum is split.",
-    graph="""
-        x: f32[K]
-        y: f32 = sum(x) acc f32 seq
-        h: f32 = sum(x) acc f32 split(2, partials=bf16)
-    """,
-    at=("y",),
-    sizes={"K": 4},
-    requires=(ONE_FORMAT,),
-    parameters=(Parameter("n", "count", "the number of pieces"),),
-    rewrite=lambda site: {site.name: sum_of(site).scheduled(Split(site.integer("n")))},
-    examples=(
-        breaks({"n": 2}, x=(2**24, 1, 1, 1)),
-        holds({"n": 2}, x=1),
-        rejects(ONE_FORMAT.text, {"n": 2}, x=1, at=("h",)),
-    ),
-)
-
-
-def _folded(site: Site) -> Edits:
-    if not find(site.node, Map, lambda node: node.fn == "sub"):
-        raise MismatchError("the value is a difference")
-    return {
-        site.name: Round(apply("mul", const(0), site.ref("x")), outer_rounding(site.node).rounding)
-    }
-
-
-FOLD = Rewrite(
-    code="DOM901",
-    name="fold",
-    claim=Change.BITWISE,
-    prose="DOM901 fold: x - x becomes 0 x.",
-    graph="x: f32[N]\ny: f32 = x - x\nz: f32 = x * x",
-    at=("y",),
-    sizes={"N": 1},
-    rewrite=_folded,
-    examples=(holds(x=3), breaks(x=-3), rejects("the value is a difference", x=3, at=("z",))),
-    loses=("domain",),
-)
-
-
-def _divisions(standing: Standing) -> Iterable[Danger]:
-    for name, node in standing.program.nodes.items():
-        for quotient in find(node, Map, lambda n: n.fn == "div"):
-            if not find(quotient.xs[1], Map, lambda n: n.fn == "max"):
-                yield Danger((name,), "the divisor may be 0")
-
-
-def _guarded(site: Site) -> Edits:
-    (quotient,) = find(site.node, Map, lambda n: n.fn == "div")
-    floor = apply("max", quotient.xs[1], const(Fraction(1, 2**100)))
-    return {site.name: replace(site.node, quotient, apply("div", quotient.xs[0], floor))}
-
-
-HAZARD = Rewrite(
-    code="DOM902",
-    name="divide-by-zero",
-    claim=Change.MATH,
-    prose="DOM902 divide-by-zero: a divisor may be 0.",
-    graph="""
-        x: f32[N]
-        s: f32[N]
-        y: f32 = x / s
-        w: f32 = x / maximum(s, 1)
-    """,
-    at=("y",),
-    sizes={"N": 1},
-    rewrite=_guarded,
-    finds=_divisions,
-    examples=(breaks(x=1, s="0x1p-110"), holds(x=1, s=2)),
-    loses=("domain",),
-)
-SOUND = [DROP, SPLIT, FOLD, HAZARD]
-
-
-def counted(message: str) -> str:
-    """Return a message with `n` for the number of instances, of which there may once be more."""
-    return re.sub(r"\d+(?= (instances|of them|more\)))", "n", message)
 
 
 def messages(rule: Rewrite) -> list[str]:
@@ -206,6 +83,30 @@ def test_an_over_claim_is_caught_with_its_witness() -> None:
     ]
     assert sides == [shown.witness.before, shown.witness.after]
     assert sides[0] != sides[1]
+
+
+def test_an_over_claim_at_a_value_that_the_rule_accepts_and_names_nowhere_is_caught() -> None:
+    # 0 x is x - x, and it is not x - x / 3.
+    graph = f"{FOLD.graph}\nw: f32 = x - x / 3"
+    found = check_rule(dataclasses.replace(FOLD, graph=graph))
+    (failure,) = found.failures
+    assert failure.message == "claims `bitwise`, but at `w` it is a change of `math`"
+    assert failure.shown is not None
+    assert failure.shown.at == ("w",)
+
+
+def test_each_name_of_a_site_may_be_another_value() -> None:
+    def exchanged(site: Site) -> Edits:
+        return dict.fromkeys(site.at, site.node)
+
+    graph = "x: f32[N]\na: f32 = x * 2\nb: f32 = x + x\nc: f32 = x * 3"
+    rule = dataclasses.replace(
+        FOLD, graph=graph, at=("a", "b"), rewrite=exchanged, examples=(holds(x=3),), loses=()
+    )
+    messages_of = [counted(failure.message) for failure in check_rule(rule).failures]
+    assert messages_of == [
+        "claims `bitwise`, but at `c`, `b` it is a change of `math` (and in n more)"
+    ]
 
 
 def test_an_over_claim_that_takes_a_parameter_names_it() -> None:
@@ -273,7 +174,10 @@ def test_a_result_that_takes_another_format_is_caught() -> None:
     said = planted(
         DROP, rewrite=widened, requires=(), at=("y",), examples=(example,), loses=("domain",)
     )
-    assert said == ["turns the result `y` from bf16[12] into f32[12] at `y` (and in n more)"]
+    assert said == [
+        "turns the result `y` from bf16[12] into f32[12] at `y` (and in n more)",
+        "claims `rounding`, but at `q` it is a change of `grid`",
+    ]
 
 
 def test_a_vacuous_rule_is_caught() -> None:
@@ -297,6 +201,23 @@ def test_a_claim_that_is_wider_than_anything_seen_is_a_hint() -> None:
         "claims `math`; no instance is worse than `reassociation`",
         "says that it may lose determinism; no instance does",
     )
+
+
+OVERFLOWS = breaks({"n": 2}, x=("0x1p+127", 0, "0x1p+127", "-0x1.8p+127"))
+
+
+def test_a_domain_that_an_example_loses_is_lost() -> None:
+    # The sum of the first three terms overflows, and no class of special inputs does that.
+    lossy = dataclasses.replace(SPLIT, loses=("domain",))
+    assert check_rule(lossy).hints == ("says that it may lose the domain; no instance does",)
+    shown = check_rule(dataclasses.replace(lossy, examples=(*SPLIT.examples, OVERFLOWS)))
+    assert (shown.failures, shown.hints, shown.lost) == ((), (), ("domain",))
+
+
+def test_a_domain_that_an_example_loses_and_the_rule_claims_to_keep_is_caught() -> None:
+    assert planted(SPLIT, examples=(*SPLIT.examples, OVERFLOWS)) == [
+        "RED901-breaks-2: loses the domain, which the rule claims to keep"
+    ]
 
 
 def test_a_claim_that_no_instance_decides_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,6 +273,92 @@ def test_a_graph_that_cannot_be_used_is_caught() -> None:
     assert planted(FOLD, graph="x: f32[N]\ny: f32 = x + x[0:9, 0:9]") == [
         "its graph does not bind at the sizes that the rule states"
     ]
+
+
+def test_a_rule_that_gives_other_definitions_the_second_time_is_caught() -> None:
+    turns = iter(range(10**6))
+
+    def moody(site: Site) -> Edits:
+        return FOLD.rewrite(site) if next(turns) % 2 else {site.name: site.node}
+
+    assert planted(FOLD, rewrite=moody) == [
+        "gives other definitions when it is applied again, at `y`"
+    ]
+
+
+def test_a_rule_that_changes_the_graph_it_reads_is_caught() -> None:
+    def forced(site: Site) -> Edits:
+        object.__setattr__(site.node, "x", const(1))
+        return FOLD.rewrite(site)
+
+    def kept(site: Site) -> Edits:
+        edits = FOLD.rewrite(site)
+        site.program.nodes.update(edits)  # type: ignore[attr-defined]
+        return edits
+
+    message = "changes the graph that it reads, at `y`; a rule returns new definitions"
+    # Other sizes, for the nodes of a graph are shared.
+    graph = "x: f32[M]\ny: f32 = x - x\nz: f32 = x * x"
+    assert planted(FOLD, graph=graph, sizes={"M": 3}, rewrite=forced) == [message]
+    assert planted(FOLD, graph=graph, sizes={"M": 5}, rewrite=kept) == [message]
+
+
+def test_a_hazard_that_finds_other_dangers_the_second_time_is_caught() -> None:
+    turns = iter(range(10**6))
+    assert planted(HAZARD, finds=lambda s: list(_divisions(s)) if next(turns) % 2 else []) == [
+        "finds other dangers in the same graph the second time"
+    ]
+
+
+def test_a_hazard_that_changes_the_graph_is_caught() -> None:
+    def forced(standing: Standing) -> list[Danger]:
+        object.__setattr__(standing.program.nodes["y"], "x", const(1))
+        return []
+
+    graph = HAZARD.graph.replace("N", "M")
+    assert planted(HAZARD, graph=graph, sizes={"M": 3}, finds=forced) == [
+        "changes the graph in which it finds dangers; a rule changes nothing"
+    ]
+
+
+@pytest.mark.parametrize("prose", ["", " \n"])
+def test_a_rule_without_prose_is_caught(prose: str) -> None:
+    assert planted(FOLD, prose=prose) == [
+        "has no prose: what happens, why it matters, error and source"
+    ]
+
+
+def test_a_graph_with_too_many_elements_is_caught() -> None:
+    said = "100,000 are the most that are tried: state smaller sizes"
+    assert planted(FOLD, sizes={"N": 10**8}) == [
+        f"`x` has 100,000,000 elements at N=100000000, and {said}"
+    ]
+    assert planted(FOLD, graph=FOLD.graph.replace("N", "100001"), sizes={}) == [
+        f"`x` has 100,001 elements, and {said}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"loses": ("domains",)},
+         "the rule DOM901 has the loses 'domains'. Allowed: 'domain', 'deterministic', "
+         "'batch_invariant', 'layout_invariant'."),
+        ({"loses": "domain"},
+         "the rule DOM901 has the loses, which is no tuple, 'domain'. Allowed: 'domain', "
+         "'deterministic', 'batch_invariant', 'layout_invariant'."),
+        ({"parameters": (Parameter("n", "counts", ""),)},  # type: ignore[arg-type]
+         "the rule DOM901 has the kind of parameter 'counts'. Allowed: 'count', 'length', "
+         "'format', 'choice', 'schedule'."),
+        ({"parameters": (Parameter("n", "count", "", counts="row"),)},  # type: ignore[arg-type]
+         "the rule DOM901 has the counts of a parameter 'row'. Allowed: '', 'devices', 'rows'."),
+        ({"examples": (Example("hold", {}, {}),)},  # type: ignore[arg-type]
+         "the rule DOM901 has the kind of example 'hold'. Allowed: 'holds', 'breaks', 'rejects'."),
+    ],
+)  # fmt: skip
+def test_a_misspelt_word_of_a_rule_is_an_error(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(RuleError, match=f"^{re.escape(message)}$"):
+        dataclasses.replace(FOLD, **fields)
 
 
 # What it requires.
@@ -476,155 +483,3 @@ def test_a_remedy_that_does_not_help_is_caught() -> None:
 def test_a_hazard_that_raises_is_caught() -> None:
     said = planted(HAZARD, finds=lambda standing: standing.program.nodes["none"])
     assert said == ["raises KeyError: 'none', on its own graph"]
-
-
-# The instances, and the reports.
-
-
-def test_instances_are_at_several_sizes_and_in_several_formats() -> None:
-    settings = settings_of(SPLIT)
-    assert [(s.purpose, dict(s.sizes)) for s in settings[:5]] == [
-        ("large", {"K": 24}),
-        ("example", {"K": 4}),
-        ("odd", {"K": 25}),
-        ("formats", {"K": 24}),
-        ("formats", {"K": 4}),
-    ]
-    inputs = {str(setting.program.statements[0].rounding) for setting in settings}
-    assert inputs == {"f32", "bf16", "f16"}
-    schedules = {str(setting.program.statements[1].schedule) for setting in settings}
-    assert schedules == {"seq", "pairwise(1)", "split(3, partials=bf16)"}
-    assert {trial.parameters["n"] for trial in trials_of(SPLIT, settings[0])} >= {1, 2, 3, 4, 5, 6}
-
-
-def test_equal_arguments_give_equal_reports() -> None:
-    first, second = (json.dumps(report([check_rule(SPLIT, seed=3)])) for _ in range(2))
-    assert first == second
-
-
-def test_several_processes_find_what_one_does() -> None:
-    seen: list[tuple[int, int, str]] = []
-    one = report(check_rules(SOUND, processes=1))
-    two = report(check_rules(SOUND, processes=2, progress=lambda *step: seen.append(step)))
-    assert one == two
-    assert seen == [(1, 4, "RED901"), (2, 4, "DOM901"), (3, 4, "DOM902"), (4, 4, "")]
-
-
-def _failing() -> list[Checked]:
-    return [check_rule(SPLIT), check_rule(dataclasses.replace(FOLD, loses=()))]
-
-
-def test_the_text_has_a_line_for_each_rule_and_the_totals() -> None:
-    assert [counted(line) for line in render(_failing()).splitlines()] == [
-        "RED901  split  transform  reassociation  reassociation  n instances  ok",
-        "DOM901  fold   transform  bitwise        bitwise        n instances   FAIL",
-        "    claims to keep the domain, but at `y` there is signed-zero after it and not before, "
-        "on negative zeros in `x` (and in n more)",
-        "        x = -0x0.0p+0: 0x00000000 -> 0x80000000 (f32 `y`)",
-        "checked 2 rules; n instances; 0 unknown; 6 examples; no hints; 1 rule failed",
-    ]
-
-
-def test_the_json_lists_what_was_found() -> None:
-    found = report([check_rule(DROP), *_failing()])
-    assert found["schema"] == "lastbit.rules/1"
-    assert found["summary"] == {
-        "rules": 3,
-        "failed": 1,
-        "failures": 1,
-        "hints": 0,
-        "instances": sum(rule["instances"] for rule in found["rules"]),
-        "unknown": 0,
-        "examples": 10,
-    }
-    drop, split, fold = found["rules"]
-    assert (drop["code"], drop["name"], drop["kind"]) == ("FUS901", "drop", "transform")
-    assert (drop["claim"], drop["verified"], drop["loses"]) == ("rounding", "rounding", [])
-    assert drop["requirements"] == [
-        {
-            "text": "the value is on no grid",
-            "needed": True,
-            "why": "without it, at `q` it is a change of `grid`",
-        },
-        {
-            "text": "the value is no result",
-            "needed": True,
-            "why": "without it, turns the result `z` from bf16[1] into real[1] at `z`",
-        },
-    ]
-    assert {"K": 4} in split["sizes"]
-    assert split["witness"]["parameters"] == {"n": 2}
-    assert split["witness"]["at"] == ["y"]
-    assert set(split["witness"]["inputs"]["x"]) == {"format", "shape", "hex"}
-    assert split["witness"]["before"] != split["witness"]["after"]
-    (failure,) = fold["failures"]
-    assert failure["witness"]["kind"] == "signed-zero"
-    json.dumps(found)
-
-
-# The command.
-
-
-def test_the_command_checks_the_named_rules(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["rules", "--check", "cvt402", "subtract-self-folded"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["CVT402", "DOM505", "checked"]
-    assert lines[0].endswith("ok")
-
-
-def test_a_family_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lastbit.commands.rules import chosen
-
-    codes = [rule.code for rule in chosen(["CVT", "RED201"])]
-    assert "CVT402" in codes
-    assert codes[-1] == "RED201"
-    assert codes == sorted(codes)
-
-
-def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["rules", "--check", "CVT402", "--format", "json", "--seed", "1"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [rule["code"] for rule in found["rules"]] == ["CVT402"]
-
-
-def test_a_rule_that_fails_makes_the_exit_code_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bad = dataclasses.replace(FOLD, loses=())
-    monkeypatch.setattr("lastbit.registry.load_rules", lambda: {"DOM901": bad})
-    assert cli.run(["rules", "--check"]) == 1
-    assert "1 rule failed" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--check", "RED2011"], "unknown rule 'RED2011'. Did you mean 'RED201'?"),
-        (["--check", "split-q"], "unknown rule 'split-q'. Did you mean 'split-k'?"),
-        (["RED201"], "'RED201' is given without --check. Write `lastbit rules --check RED201`, "
-         "or `lastbit explain RED201`."),
-        (["--seed", "1"], "--seed is for --check."),
-    ],
-)  # fmt: skip
-def test_bad_usage_has_the_exit_code_2(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run(["rules", *arguments]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_the_list_says_what_kind_a_rule_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["rules", "--format", "json"]) == 0
-    rows = {row["code"]: row for row in json.loads(capsys.readouterr().out)["rules"]}
-    assert rows["RED201"]["kind"] == "transform"
-    assert {row["kind"] for row in rows.values()} == {"transform", "hazard"}
-
-
-def test_progress_goes_to_stderr_on_a_terminal_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run(["rules", "--check", "CVT402", "DOM505"]) == 0
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    assert cli.run(["rules", "--check", "CVT402", "DOM505"]) == 0
-    assert capsys.readouterr().err == "\r\x1b[K1 of 2  DOM505\r\x1b[K"

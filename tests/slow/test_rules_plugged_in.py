@@ -131,6 +131,40 @@ def test_a_rule_of_ours_is_found_without_the_others(install: Install, run: Run) 
     assert "RuntimeError: read" in run("explain", "plus-zero").stderr
 
 
+PLAN = """
+schema = 1
+[graph]
+name = "g"
+symbols = { N = 8 }
+text = "x: f32[N]\\ny: f32 = x * 3"
+"""
+RAISED = "ACM201 plus-zero raises ZeroDivisionError: integer modulo by zero, where it"
+
+
+@pytest.mark.parametrize(
+    ("changed", "step", "doing"),
+    [
+        ("finds=lambda standing: [1 % 0],", "", "finds dangers"),
+        ("finds=lambda standing: (1 % 0 for _ in [1]),", "", "finds dangers"),
+        ("requires=(Require('no', lambda site: 1 % 0),),",
+         "[[transform]]\nrule = 'plus-zero'\nat = ['y']", "is applied at `y`"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_raises_is_named_with_its_file(
+    install: Install, run: Run, tmp_path: Path, changed: str, step: str, doing: str
+) -> None:
+    rule = RULE.replace("import Rewrite,", "import Require, Rewrite,")
+    rule = rule.replace("examples=", f"{changed}\n    examples=")
+    install({**PACKAGE, "acme_rules/acm201_plus_zero.py": rule})
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN + step)
+    done = run("lint", str(plan))
+    assert done.returncode == 2
+    here = HERE.format(folder=tmp_path)
+    assert f"rule file {here}: {RAISED} {doing}.{SEE}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 HERE = "'{folder}/acme_rules/acm201_plus_zero.py' of acme-rules"
 SEE = " See CONTRIBUTING, `add a rule`."
 WRONG = {

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lastbit
+from lastbit.errors import InputError
 from lastbit.formats import format_of
 from lastbit.interpret.array import ArrayDomain, values_of
 from lastbit.interpret.evaluate import results
@@ -94,3 +96,12 @@ def test_dropping_the_rounding_between_two_operations_is_seen() -> None:
     np.testing.assert_array_equal(kept, bits(x * r + w))
     assert (kept != fused).any()
     np.testing.assert_array_equal(fused, bits(wide.float().to(torch.bfloat16)))
+
+
+def test_a_function_that_calls_torch_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        lastbit.check(lambda x: x.to("f32"), lambda x: torch.nn.functional.silu(x), x="f32[2, 4]")
+    assert (
+        "torch.silu works on torch's own arrays, and a Tensor of lastbit is none. "
+        "Write lastbit.silu(...)."
+    ) in str(caught.value)

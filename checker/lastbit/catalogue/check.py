@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lastbit.catalogue.hazards import hazard_failures
 from lastbit.catalogue.records import Checked, Failure, Shown
 from lastbit.catalogue.requirements import needs_of
-from lastbit.catalogue.trials import Trial, settings_of, trials_of
+from lastbit.catalogue.steady import unsteadiness
+from lastbit.catalogue.trials import Trial, settings_of, too_large, trials_of
 from lastbit.catalogue.workshop import LABELS, Workshop, lost, named
 from lastbit.change import Change
 from lastbit.errors import LastbitError
@@ -39,8 +40,14 @@ def check_rule(rule: Rewrite, seed: int = 0) -> Checked:
         return _hopeless(rule, f"its graph cannot be read: {first}")
     if not settings:
         return _hopeless(rule, "its graph does not bind at the sizes that the rule states")
+    if reason := too_large(settings):
+        return _hopeless(rule, reason)
     workshops = [Workshop(rule, s, trials_of(rule, s, seed), seed) for s in settings]
+    if reason := unsteadiness(rule, workshops):
+        return _hopeless(rule, reason)
     examples, shown, lossy = _examples(rule)
+    if not rule.prose.strip():
+        examples.append(Failure("has no prose: what happens, why it matters, error and source"))
     if rule.finds is not None:
         examples += hazard_failures(rule)
     claims = _Claims(rule)
@@ -123,9 +130,13 @@ class _Claims:
     def run(self, workshops: Iterable[Workshop]) -> None:
         """Judge trials, in turn from each setting and site."""
         queues: dict[tuple[object, ...], list[tuple[Workshop, int]]] = {}
+        further: dict[tuple[str, ...], list[tuple[Workshop, int]]] = {}
         seen: set[tuple[bytes, ...]] = set()
         for shop in workshops:
             for number, trial in enumerate(shop.trials):
+                if trial.further:
+                    further.setdefault(trial.at, []).append((shop, number))
+                    continue
                 self.tried += 1
                 formed = shop.formed(number)
                 if formed.crash is not None and not formed.failed:
@@ -139,7 +150,12 @@ class _Claims:
                 elif (key := shop.key(number)) not in seen:
                     seen.add(key)
                     queues.setdefault((id(shop), trial.at), []).append((shop, number))
-        left = [list(queue) for queue in queues.values()]
+        self._draw(list(queues.values()))
+        for trials in further.values():
+            self._look(trials, seen)
+
+    def _draw(self, left: Sequence[list[tuple[Workshop, int]]]) -> None:
+        """Judge the most telling trials of each queue in turn, until enough is tried."""
         covered: Counter[tuple[str, str]] = Counter()
         while any(left):
             for queue in filter(None, left):
@@ -153,6 +169,29 @@ class _Claims:
                     self._judge(shop, number, weight)
                 except Exception as error:  # the rule is somebody's code, and it is on trial
                     self._crash(error, shop.trials[number])
+
+    def _look(self, trials: Sequence[tuple[Workshop, int]], seen: set[tuple[bytes, ...]]) -> None:
+        """Judge one trial at a site that the rule names nowhere, if it accepts the site."""
+        for shop, number in trials:
+            trial = shop.trials[number]
+            formed = shop.formed(number)
+            if formed.crash is not None and not formed.failed:
+                self._crash(formed.crash, trial)
+                return
+            if not formed.admitted or shop.idle(number) or shop.key(number) in seen:
+                continue
+            seen.add(shop.key(number))
+            try:
+                judged = shop.at_most(number, self.rule.claim) or shop.judged(number)
+            except Exception as error:  # the rule is somebody's code, and it is on trial
+                self._crash(error, trial)
+                return
+            self.judged += 1
+            self.unknown += judged.change == Change.UNKNOWN
+            self._lose(shop, number, judged)
+            for kind, failure in shop.harm(number, judged):
+                self.harm.setdefault(kind, []).append(failure)
+            return
 
     def _crash(self, error: Exception, trial: Trial) -> None:
         self._crashes.append(Failure(f"raises {named(error)}, {trial}; a rule refuses instead"))

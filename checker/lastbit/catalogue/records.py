@@ -1,4 +1,7 @@
-"""What the check of a rule found: one record a rule, and its JSON."""
+"""What the check of a rule found: one record a rule, and its JSON.
+
+The JSON follows `reports/rules.schema.json`.
+"""
 
 from __future__ import annotations
 

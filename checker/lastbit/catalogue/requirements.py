@@ -40,12 +40,12 @@ def needs_of(
 def _need(
     rule: Rewrite, require: Require, workshops: Sequence[Workshop], known: Collection[str]
 ) -> Need:
-    tried = sum(len(shop.trials) for shop in workshops)
+    tried = sum(not trial.further for shop in workshops for trial in shop.trials)
     refused = [
         (shop, trial)
         for shop in workshops
         for number, trial in enumerate(shop.trials)
-        if require.text in shop.formed(number).failed
+        if not trial.further and require.text in shop.formed(number).failed
     ]
     if not refused:
         return Need(require.text, False, f"is never false in {tried} instances")
@@ -124,15 +124,16 @@ def _changes(workshops: Sequence[Workshop]) -> bool:
     admitted = [
         (shop, number)
         for shop in workshops
-        for number in range(len(shop.trials))
-        if shop.formed(number).admitted
+        for number, trial in enumerate(shop.trials)
+        if not trial.further and shop.formed(number).admitted
     ]
     return any(not shop.same(number) for shop, number in admitted[:FEW])
 
 
 def _quiet(shop: Workshop) -> bool:
     """Return whether some instance that the rule admits in a setting changes no bit."""
-    admitted = [n for n in range(len(shop.trials)) if shop.formed(n).admitted]
+    own = [n for n, trial in enumerate(shop.trials) if not trial.further]
+    admitted = [n for n in own if shop.formed(n).admitted]
     return any(shop.same(n) or shop.unchanged(n) for n in admitted[:QUIET])
 
 

@@ -8,6 +8,7 @@ changed alone, and with random ones. Equal arguments give equal trials.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,6 +47,7 @@ EXCHANGED = (
 LARGE = ((24, 36, 30, 48, 20, 28), (12, 10, 14, 9, 15, 18))  # of reduced axes, and of others
 ODD = ((25, 35, 21, 49, 27, 33), (7, 5, 11, 3, 13, 9))
 PRIMES = (7, 11, 13, 17, 19, 23)
+MOST = 100_000  # elements of a value in a setting
 RANDOM = 8  # random sets of parameters in a setting
 
 
@@ -80,11 +82,13 @@ class Trial:
         at: the names of the site.
         parameters: every parameter that the rule has.
         stated: whether an example of the rule states it.
+        further: whether the rule names the site nowhere.
     """
 
     at: tuple[str, ...]
     parameters: Mapping[str, Value]
     stated: bool = False
+    further: bool = False
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -125,6 +129,21 @@ def settings_of(rule: Rewrite) -> list[Setting]:
     return unique
 
 
+def too_large(settings: Iterable[Setting]) -> str:
+    """Return why a rule cannot be tried in a setting of many elements; nothing where it can."""
+    for setting in settings:
+        for name, node in setting.definitions().nodes.items():
+            most = max(math.prod(inner.shape) for inner in topological([node]))
+            if most > MOST:
+                sizes = ", ".join(f"{symbol}={size}" for symbol, size in setting.sizes.items())
+                at = f" at {sizes}" if sizes else ""
+                return (
+                    f"`{name}` has {most:,} elements{at}, and {MOST:,} are the most that are "
+                    "tried: state smaller sizes"
+                )
+    return ""
+
+
 def sites_of(rule: Rewrite, *, rejected: bool = False) -> list[tuple[str, ...]]:
     """Return the sites at which a rule is tried.
 
@@ -137,10 +156,26 @@ def sites_of(rule: Rewrite, *, rejected: bool = False) -> list[tuple[str, ...]]:
     return list(dict.fromkeys([*own, *stated]))
 
 
+def further_sites(rule: Rewrite, program: Definitions) -> list[tuple[str, ...]]:
+    """Return the sites of a rule's graph that it names nowhere: one name of its own is another.
+
+    A rule may accept them all the same, and then what it claims must hold there too.
+    """
+    sites = sites_of(rule, rejected=True)
+    found: dict[tuple[str, ...], None] = {}
+    for at in sites_of(rule):
+        for i, name in enumerate(at):
+            inputs = name in program.nodes and program.is_input(name)
+            for other in program.nodes:
+                if other not in at and (inputs or not program.is_input(other)):
+                    found[(*at[:i], other, *at[i + 1 :])] = None
+    return [at for at in found if at not in sites]
+
+
 def trials_of(rule: Rewrite, setting: Setting, seed: int = 0) -> list[Trial]:
     """Return the trials in a setting: those that examples state first; then each parameter alone.
 
-    Trials may well be such that a requirement refuses them.
+    Trials may well be such that a requirement refuses them. Those at further sites come last.
     """
     program = setting.definitions()
     rng = random.Random(f"{rule.code} {sorted(setting.sizes.items())} {seed}")
@@ -148,8 +183,7 @@ def trials_of(rule: Rewrite, setting: Setting, seed: int = 0) -> list[Trial]:
 
     def add(at: tuple[str, ...], given: Given, stated: bool = False) -> None:
         if all(parameter.name in given for parameter in rule.parameters):
-            key = (at, *sorted((name, str(value)) for name, value in given.items()))
-            found.setdefault(key, Trial(at, dict(given), stated))
+            found.setdefault((at, *_texts(given)), Trial(at, dict(given), stated))
 
     usual = defaults(rule)
     for example in rule.examples:
@@ -169,7 +203,17 @@ def trials_of(rule: Rewrite, setting: Setting, seed: int = 0) -> list[Trial]:
         if len(options) > 1 or not starts:
             for _ in range(RANDOM):
                 add(at, {name: rng.choice(values) for name, values in options.items()})
+    if setting.purpose != "example":
+        for at in further_sites(rule, program):
+            options = {p.name: _options(p, program, at, starts) for p in rule.parameters}
+            drawn = {name: values[0] for name, values in options.items()}
+            for start in [*starts, *([] if starts else [drawn])]:
+                found.setdefault((at, *_texts(start)), Trial(at, start, further=True))
     return list(found.values())
+
+
+def _texts(given: Given) -> list[tuple[str, str]]:
+    return sorted((name, str(value)) for name, value in given.items())
 
 
 def _starts(rule: Rewrite, usual: Given) -> list[dict[str, Value]]:

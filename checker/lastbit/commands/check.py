@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import date
+from typing import Any
 
 import click
 
@@ -39,12 +41,19 @@ defaults and annotations (`x=lastbit.bf16("M", 4096)`). The files are run.
 """
 
 
-def _inputs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+def _check_new(name: str, found: Collection[str]) -> None:
+    if name in found:
+        raise click.BadParameter(f"{name!r} is given twice.")
+
+
+def read_inputs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Return format and shape of each input by its name."""
+    found: dict[str, Any] = {}
     for text in given:
         name, equals, spec = text.partition("=")
         if not equals or not name.strip().isidentifier():
             raise click.BadParameter(f"{text!r} is no input; write 'x=bf16[M, 4096]'.")
+        _check_new(name.strip(), found)
         found[name.strip()] = spec.strip()
     return found
 
@@ -52,20 +61,22 @@ def _inputs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> di
 def _symbols(
     _: click.Context, __: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, tuple[int, int]]:
-    found = {}
+    found: dict[str, Any] = {}
     for text in given:
         match = _SIZES.fullmatch(text)
         if not match:
             raise click.BadParameter(f"{text!r} gives no sizes; write M=1..8192 or M=64.")
         name, low, high = match.groups()
+        _check_new(name, found)
         found[name] = (int(low), int(high or low))
     return found
 
 
 def _ulp(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, float]:
-    found = {}
+    found: dict[str, Any] = {}
     for text in given:
         name, _equals, value = text.partition("=")
+        _check_new(name.strip(), found)
         try:
             found[name.strip()] = float(value)
         except ValueError:
@@ -81,7 +92,7 @@ def _ulp(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[
     "inputs",
     metavar="NAME=FORMAT[SIZES]",
     multiple=True,
-    callback=_inputs,
+    callback=read_inputs,
     help="Format and shape of an input, 'x=bf16[M, 4096]', and how it is drawn, "
     "'x=bf16[M, 4096] normal(0, 1) in [-8, 8]'; repeatable.",
 )

@@ -101,6 +101,8 @@ def pieces_of(node: Reduce) -> int:
     if size is None:
         assert isinstance(n, int)
         assert isinstance(tile, int)
+        if schedule.deal == "interleaved":
+            return min(n, ceil(node.length / tile))
         size = ceil(ceil(node.length / tile) / n) * tile
     assert isinstance(size, int)
     return ceil(node.length / size)

@@ -138,7 +138,7 @@ class _ArrayTree(_Tree):
         return out, digits
 
     def fused(self, acc: Slab, terms: list[Slab], machine: str, fmt: str) -> Slab:
-        odd = unit_of(machine).align == "truncate"
+        odd = unit_of(machine).is_odd
         return self._step([acc, *terms], f"step {machine}", fmt, odd)
 
     def any_order(self, values: list[Slab], fmt: str) -> Slab:

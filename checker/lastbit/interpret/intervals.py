@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from lastbit.formats import F64
 from lastbit.reals import Number, Real
 from lastbit.rounding import Mode, Rounding, round_exact
+from lastbit.sum_array import sum_error
 
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -106,12 +107,6 @@ def above(x: Floats, factor: float = STEP) -> Floats:
 def middle(x: Interval) -> Floats:
     """Return a number between the ends of each enclosure."""
     return x.lo if x.hi is x.lo else 0.5 * x.lo + 0.5 * x.hi
-
-
-def sum_error(a: Floats, b: Floats, s: Floats) -> Floats:
-    """Return a + b - s for s = fl(a + b): exact, unless something is infinite (2Sum)."""
-    t = s - a
-    return (a - (s - t)) + (b - t)
 
 
 def product_error(a: Floats, b: Floats, p: Floats) -> Floats:

@@ -3,10 +3,7 @@
 All outputs advance together: a value of the fold is a slab, one number for each output. Terms are
 made when the fold asks for them, so the products of a matrix product never exist all at once.
 
-Each addition is exact before it is rounded. For binary32 with both operands in binary32 it is the
-processor's own; other exact operands are added in binary64, and the error of that addition (2Sum)
-turns the result into the exact sum rounded to odd, from which every rounding to at most 51 digits
-is right (Boldo and Melquiond, IEEE Trans. Comput. 57(4), 2008).
+Each addition is exact before it is rounded (`lastbit.sum_array`).
 """
 
 from __future__ import annotations
@@ -21,11 +18,10 @@ from numpy.typing import NDArray
 from lastbit.formats import F32
 from lastbit.graph import View
 from lastbit.interpret import intervals as iv
-from lastbit.interpret.decide import PLAIN_F64, rounded
-from lastbit.interpret.exact import ExactDomain, Numbers, OpaqueError
+from lastbit.interpret.decide import rounded
 from lastbit.interpret.folded import ranked
+from lastbit.interpret.stepped import stepped_sum
 from lastbit.interpret.tensors import (
-    ArrayLimitError,
     Held,
     Mapped,
     Taken,
@@ -33,18 +29,13 @@ from lastbit.interpret.tensors import (
     shown,
     viewed,
 )
-from lastbit.levels import plain
-from lastbit.round_array import round_array
-from lastbit.rounding import Mode, Rounding
+from lastbit.rounding import Rounding
 from lastbit.schedule import Fused, Schedule, fold, levels
+from lastbit.sum_array import PLAIN_F32, rounded_sum
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 
 STORED: Final = 1 << 19  # terms of a sum that may exist all at once
-MOST_STEPS: Final = 20_000  # steps of a matrix unit that are done one by one
-PLAIN_F32: Final = Rounding.of(F32)
-HALF_ULP: Final = np.int64(1 << 28)  # the digits of binary64 below binary32: a tie
-REST: Final = np.int64((1 << 29) - 1)
 
 
 def scheduled_sum(x: Tensor, axis: int, schedule: Schedule, rounding: Rounding, seed: int) -> Held:
@@ -58,13 +49,12 @@ def scheduled_sum(x: Tensor, axis: int, schedule: Schedule, rounding: Rounding, 
         seed: chooses the order of a sum in any order.
 
     Raises:
-        ArrayLimitError: the schedule has steps of a matrix unit, and too many of them.
+        ArrayLimitError: the schedule has steps of a matrix unit, and there is too much to do.
         OpaqueError: a matrix unit would add something that is no product.
     """
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    fused = [level for level in levels(schedule) if isinstance(level, Fused)]
-    if fused:
-        array = _step_by_step(x, axis, schedule, rounding, fused)
+    if any(isinstance(level, Fused) for level in levels(schedule)):
+        array = stepped_sum(x, axis, schedule, rounding)
     else:
         order = (axis, *(i for i in range(len(x.shape)) if i != axis))
         moved = viewed(View("transpose", (shown(x.shape),), order), (x,))
@@ -154,7 +144,7 @@ class _Slabs:
     def add(self, a: Tensor, b: Tensor, fmt: str) -> Tensor:
         rounding = self._rounding(fmt)
         if isinstance(a, Held) and isinstance(b, Held):
-            total = _rounded_sum(a.array, b.array, rounding)
+            total = rounded_sum(a.array, b.array, rounding)
             if total is not None:
                 return Held(total)
         if isinstance(a, Held) and rounding == PLAIN_F32:
@@ -168,7 +158,7 @@ class _Slabs:
         return _kept(rounded(value, rounding), rounding)
 
     def fused(self, acc: Tensor, terms: list[Tensor], machine: str, fmt: str) -> Tensor:
-        raise AssertionError("sums with steps of a matrix unit are done by the exact domain")
+        raise AssertionError("sums with steps of a matrix unit are done by the engine")
 
     def any_order(self, values: list[Tensor], fmt: str) -> Tensor:
         total = self.zero(fmt)
@@ -181,23 +171,6 @@ def _kept(x: Held, rounding: Rounding) -> Held:
     return Held(x.array.astype(np.float32)) if rounding == PLAIN_F32 else x
 
 
-def _rounded_sum(a: Array, b: Array, rounding: Rounding) -> Array | None:
-    """Return Round(a + b), or None where these ways do not apply."""
-    if rounding == PLAIN_F32:
-        if a.dtype == b.dtype == np.float32:
-            return np.asarray(a + b)
-        total = np.asarray(np.add(a, b, dtype=np.float64))
-        tie = (total.view(np.int64) & REST) == HALF_ULP
-        if not (tie.any() or (np.abs(total) < float(F32.min_normal)).any()):
-            return total.astype(np.float32)
-        return round_array(_sum_to_odd(a, b), rounding).astype(np.float32)
-    if rounding == PLAIN_F64:
-        return np.asarray(np.add(a, b, dtype=np.float64))
-    if rounding.mode is Mode.STOCHASTIC or rounding.format.precision > 51:
-        return None
-    return round_array(_sum_to_odd(a, b), rounding)
-
-
 def _sum_with_enclosed(a: Array, b: iv.Interval) -> Array | None:
     """Return Round(a + b) in binary32, or None unless enclosures decide every element."""
     if b.unknown is not None:
@@ -205,47 +178,3 @@ def _sum_with_enclosed(a: Array, b: iv.Interval) -> Array | None:
     low = np.asarray(iv.below(np.add(a, b.lo, dtype=np.float64))).astype(np.float32)
     high = np.asarray(iv.above(np.add(a, b.hi, dtype=np.float64))).astype(np.float32)
     return low if np.array_equal(low.view(np.uint32), high.view(np.uint32)) else None
-
-
-def _sum_to_odd(a: Array, b: Array) -> iv.Floats:
-    """Return a + b, rounded to odd: an inexact sum gets the neighbour whose last digit is odd."""
-    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    total = np.asarray(x + y)
-    beyond = np.isinf(total) & np.isfinite(x) & np.isfinite(y)
-    if beyond.any():
-        total = np.where(beyond, np.copysign(np.finfo(np.float64).max, total), total)
-    error = np.where(beyond, 0.0, iv.sum_error(x, y, total))
-    inexact = np.abs(error) > 0
-    if not inexact.any():
-        return total
-    inward = inexact & ((error < 0) != (total < 0))
-    words = (total.view(np.int64) - inward) | inexact
-    return np.asarray(words.view(np.float64))
-
-
-def _step_by_step(
-    x: Tensor, axis: int, schedule: Schedule, rounding: Rounding, fused: list[Fused]
-) -> Array:
-    """Return the sum as the exact domain computes it."""
-    width = min(plain(level, "k", level.k) for level in fused)
-    terms = x.shape[axis]
-    steps = x.size // max(terms, 1) * -(-terms // width)
-    if steps > MOST_STEPS:
-        raise ArrayLimitError(f"`{schedule}` takes {steps} steps of a matrix unit", MOST_STEPS)
-    numbers = Numbers(np.broadcast_to(np.array(None), x.shape), factors=_factors(x))
-    total = ExactDomain({}).tree(numbers, axis, schedule, rounding).array
-    return np.squeeze(total.astype(np.float64), axis)
-
-
-def _factors(x: Tensor) -> tuple[Numbers, Numbers]:
-    """Return the two operands of the products that a matrix unit adds."""
-    if isinstance(x, Mapped) and x.fn == "mul":
-        made = [_numbers(arg) for arg in x.xs if isinstance(arg, Held) and arg.format is not None]
-        if len(made) == 2:
-            return made[0], made[1]
-    raise OpaqueError("a step of a matrix unit adds products of two values of formats.")
-
-
-def _numbers(x: Held) -> Numbers:
-    places = np.arange(math.prod(x.shape)).reshape(x.shape)
-    return Numbers(x.exact_at(places), format=x.format)

@@ -5,17 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lastbit.errors import LastbitError, did_you_mean
-from lastbit.formats import format_of
-from lastbit.machines.step import Product, StepError, product, result_code, step
-from lastbit.machines.table import UNITS, Unit
+from lastbit.formats import Format, encode, format_of
+from lastbit.machines.step import (
+    Product,
+    StepError,
+    check_operands,
+    check_step,
+    product,
+    result_code,
+    step,
+)
+from lastbit.machines.table import UNITS, Measurement, Unit
 
 __all__ = [
     "MACHINES",
+    "UNITS",
     "Machine",
     "MachineError",
+    "Measurement",
     "Product",
     "StepError",
     "Unit",
+    "check_operands",
+    "check_step",
     "machine_of",
     "product",
     "result_code",
@@ -58,6 +70,12 @@ class Machine:
                 return unit
         known = ", ".join(name for unit in self.units for name in unit.inputs)
         raise MachineError(self.name, f"no matrix unit takes {short}", f"Known: {known}.")
+
+    def nan_code(self, fmt: Format) -> int:
+        """Return the code that the machine writes for NaN in a format that has one."""
+        if self.units[0].nan == "ones" and fmt.has_inf:
+            return ((1 << (fmt.bits - 1)) - 1) << fmt.padding
+        return encode(fmt.nan, fmt)
 
     def unit_of_width(self, width: int) -> Unit:
         """Return the unit whose step takes `width` products.

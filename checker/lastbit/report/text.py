@@ -35,6 +35,8 @@ from lastbit.result import (
 
 NO_BUDGET = "without a budget only math, unknown and new non-finite results fail"
 
+EXCEEDED = "exceeded, as by its steps"  # what a step does not keep is no finding on its region
+
 _VERDICT_COLUMN = 88
 _MOST_VALUES_SHOWN = 8
 _COLORS = {
@@ -119,8 +121,12 @@ def _region(region: Region, findings: list[Finding], color: bool, json_path: str
 
 def _body(step: Step | Region, json_path: str | None) -> Iterator[str]:
     yield step.title
+    replay = f"    lastbit replay {json_path}#{step.id}" if json_path else ""
+    shown = [step.witness, *(entry.witness for entry in step.domain)]
+    replayed = next((w for w in shown if w is not None and w.program is not None), None)
     for entry in step.domain:
-        yield _row("domain", _domain(entry))
+        is_shown = entry.witness is not None and entry.witness is replayed
+        yield _row("domain", _domain(entry) + (replay if is_shown else ""))
     if step.drift:
         yield _row("drift", _drift(step.drift))
         if step.drift.bound:
@@ -131,7 +137,6 @@ def _body(step: Step | Region, json_path: str | None) -> Iterator[str]:
     if isinstance(step, Step) and step.cost:
         yield from _costs(step.cost)
     if step.witness:
-        replay = f"    lastbit replay {json_path}#{step.id}" if json_path else ""
         yield _row("witness", _witness(step.witness) + replay)
     for evidence in step.evidence:
         if evidence.by == "sampled" or step.change == "unknown":
@@ -145,8 +150,12 @@ def _row(name: str, text: str) -> str:
 
 
 def _demands(step: Step | Region, findings: list[Finding], color: bool) -> Iterator[str]:
+    from lastbit.demands import exceeds  # reads plans, which `--help` does not
+
     if step.budget:
-        worst = next((s for s in ("error", "warning") if _has(findings, s)), "kept")
+        worst = next((s for s in ("error", "warning") if _has(findings, s)), "")
+        if not worst:
+            worst = "kept" if not exceeds(step) else "allowed" if step.allowed else EXCEEDED
         yield _row("budget", f"{_budget(step.budget)}: {_paint(worst, worst, color)}")
     if step.allowed:
         yield _row("allowed", step.allow_reason or "by the plan")
@@ -165,8 +174,7 @@ def _loose_finding(finding: Finding, color: bool) -> str:
 
 
 def _domain(entry: DomainEntry) -> str:
-    what = f"{entry.kind} only {entry.side}: {entry.inputs}"
-    return f"{what}; {_witness(entry.witness)}" if entry.witness else what
+    return f"{entry}; {_witness(entry.witness)}" if entry.witness else str(entry)
 
 
 def _drift(drift: Drift) -> str:

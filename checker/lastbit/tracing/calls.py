@@ -133,11 +133,17 @@ class Side:
         """
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                return call(**given)
+                returned = call(**given)
         except InputError:
             raise
+        except SystemExit as error:
+            raise exited(error, self.label, self.place) from error
         except Exception as error:
             raise _raised(error, self.label, self.place) from error
+        if inspect.iscoroutine(returned):
+            returned.close()  # nothing awaits it, and Python would say so
+            raise self.error(f"{self.label} is an async function", "Write `def` alone.")
+        return returned
 
 
 def as_spec(name: str, given: object, place: Place = NOWHERE) -> Spec:
@@ -185,6 +191,20 @@ def _place(trace: TracebackType | None) -> Place | None:
             found = place_of(file, trace.tb_lineno)
         trace = trace.tb_next
     return found
+
+
+def exited(error: SystemExit, label: str = "code", default: Place = NOWHERE) -> InputError:
+    """Return the error of what would end the process, with its line.
+
+    Args:
+        error: what it raised.
+        label: names it in the message.
+        default: its place, where the line is not known.
+    """
+    place = _place(error.__traceback__) or default
+    return InputError(
+        [Problem(f"{label} asks Python to exit, and nothing was decided", "Leave it out.", place)]
+    )
 
 
 def raised_in_file(error: BaseException, file: str) -> InputError:

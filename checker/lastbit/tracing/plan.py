@@ -10,7 +10,7 @@ from lastbit.errors import InputError, Place, Problem, did_you_mean
 from lastbit.graph import Node, native_rounding
 from lastbit.plan_model import Plan, Span
 from lastbit.printing import print_program
-from lastbit.statement import MAX_SIZE
+from lastbit.statement import MAX_SIZE, STATES_SIZES
 from lastbit.text import Program
 from lastbit.tracing.calls import SIDES, Side, recorded_inputs, results_of
 from lastbit.tracing.op import NOWHERE, Op
@@ -67,6 +67,7 @@ def plan_of(
     _check_sizes(traced, table, spans)
     spans |= {name: Span(size, size, size) for name, size in fixed.items()}
     programs = programs_of(traced[0], traced[1], table)
+    _check_used(given, specs, programs)
     _check_results(sides, programs, spans)
     plan = Plan(
         file=sides[1].place.file or "after",
@@ -97,9 +98,9 @@ def _spans(
     used = dict.fromkeys(s for spec in specs.values() for s in sorted(spec.symbols))
     spans = {}
     for name, sizes in given.items():
-        pair = (sizes, sizes) if isinstance(sizes, int) else tuple(sizes)
+        pair = tuple(sizes) if isinstance(sizes, tuple | list) else (sizes, sizes)
         whole = len(pair) == 2 and all(type(size) is int for size in pair)
-        if not name.isidentifier() or not whole or not 1 <= pair[0] <= pair[1] <= MAX_SIZE:
+        if not str(name).isidentifier() or not whole or not 1 <= pair[0] <= pair[1] <= MAX_SIZE:
             raise _error(
                 f"the sizes of the symbol {name!r} are {sizes!r}",
                 'Write a number or (smallest, largest): symbols={"M": (1, 8192)}.',
@@ -163,11 +164,25 @@ def _check_sizes(traced: Sequence[Traced], table: Sizes, spans: Mapping[str, Spa
         problems += high
         for problem in misfits(one, table, low) if ranges else ():
             if problem.place not in seen:
-                message = f"{problem.message.rstrip('.')} at {at}"
+                message = problem.message.rstrip(".")
+                if not STATES_SIZES.search(message):  # an expression says its sizes itself
+                    message = f"{message} at {at}"
                 remedy = problem.remedy or "Declare other sizes of the symbols."
                 problems.append(replace(problem, message=message, remedy=remedy))
     if problems:
         raise InputError(dict.fromkeys(problems))
+
+
+def _check_used(
+    given: Mapping[str, SizesOf], specs: Mapping[str, Spec], programs: Sequence[Program]
+) -> None:
+    """Refuse sizes of a symbol that neither an input nor an operation has."""
+    text = "".join(print_program(program) for program in programs)
+    used = {symbol for spec in specs.values() for symbol in spec.symbols}
+    for name in given:
+        if name not in used and not re.search(rf"\b{name}\b", text):
+            remedy = did_you_mean(name, used) if used else "All sizes are numbers."
+            raise _error(f"no size has the symbol {name!r}", remedy)
 
 
 def _check_results(

@@ -29,6 +29,7 @@ from lastbit.tracing.op import Op, keywords_of
 from lastbit.tracing.sizes import Sizes
 
 MOST_PARTS = 40  # operations in one expression
+MOST_NAMED = 100  # values without a rounding that keep their variable; many come of a loop
 
 _INFIX = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2)}
 _COMPARE = {"less": "<", "less_equal": "<=", "equal": "=="}
@@ -138,6 +139,7 @@ class _Writer:
         written: dict[bytes, None] = {}
         parts: dict[bytes, int] = {}
         trees: dict[bytes, set[Tree]] = {}
+        exact = sum(bool(op.label) and op.name not in ("to", "input") for op in self.ops.values())
         for op in self.ops.values():
             if op.name in ("const", "size") and op.key not in results:
                 parts[op.key], trees[op.key] = 1, set()
@@ -152,7 +154,8 @@ class _Writer:
             parts[op.key] = 1 + sum(parts[a.key] for a in op.args if a.key not in written)
             trees[op.key] = inside
             self.trees[op.key] = next(iter(inside), (None, None))
-            alone = every or op.name in ("input", "to") or op.label or op.key in results
+            shown = op.label and exact <= MOST_NAMED
+            alone = every or op.name in ("input", "to") or shown or op.key in results
             if alone or uses[op.key] > 1 or parts[op.key] > MOST_PARTS:
                 written[op.key] = None
         return list(written)

@@ -77,7 +77,7 @@ class Tensor:
 
     def to(
         self,
-        fmt: object,
+        fmt: object = None,
         *,
         overflow: str | None = None,
         mode: str = "rne",
@@ -356,6 +356,8 @@ def _split(
 
 
 def _rounded(x: Tensor, fmt: object, overflow: str | None, mode: str, subnormals: str) -> Tensor:
+    if fmt is None:
+        fail("a rounding needs a format", 'Write x.to("bf16"), or lastbit.round(x, "bf16").')
     made = format_given(fmt)
     try:
         rounding = Rounding.of(made, mode, overflow, subnormals)  # type: ignore[arg-type]
@@ -422,7 +424,7 @@ def operator_named(name: str) -> Callable[..., Tensor] | None:
 
 def _round(
     x: object,
-    fmt: object,
+    fmt: object = None,
     *,
     overflow: str | None = None,
     mode: str = "rne",
@@ -430,6 +432,9 @@ def _round(
 ) -> Tensor:
     """Round a value to a format; the same as `x.to(fmt)`."""
     return _rounded(as_tensor(x), fmt, overflow, mode, subnormals)
+
+
+_round.__name__ = _round.__qualname__ = "round"  # Python's own messages name it so
 
 
 def constant_named(name: str) -> Tensor | None:

@@ -6,11 +6,14 @@ A *scale* here is what follows from a largest magnitude by constants, roundings 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from lastbit.definitions import Definitions
+from lastbit.errors import LastbitError
+from lastbit.formats import Exact, format_of
 from lastbit.graph import (
     Const,
     Input,
@@ -20,13 +23,17 @@ from lastbit.graph import (
     Round,
     View,
     apply,
+    topological,
 )
 from lastbit.patterns import is_map, past_views, replace
 from lastbit.patterns.quantized import Quantized
-from lastbit.rounding import Mode, Rounding
+from lastbit.rounding import Mode, Rounding, Undecided, round_exact
 from lastbit.rule import Edits, MismatchError, Site, Standing
 from lastbit.unsafe import behind, called, functions_of, headroom, nodes_of, quantization_at
 from lastbit.unsafe.ranges import ranges_of
+
+if TYPE_CHECKING:
+    from lastbit.reals import Number
 
 NO_ZERO = "the value divides by a scale that may be 0"
 NO_LATER = "the scale comes from values before a rounding that what is quantized has"
@@ -84,9 +91,112 @@ def unguarded(standing: Standing, name: str) -> Iterator[Map]:
     for node in nodes_of(root):
         if is_map(node, "div") and not isinstance(node.args[1], Const):
             divisor = node.args[1]
-            if is_scale(program, divisor) and ranges_of(standing).of(divisor).holds_zero:
+            possible = is_scale(program, divisor) and ranges_of(standing).of(divisor).holds_zero
+            if possible and zero_at(standing, divisor) is not None:
                 assert isinstance(node, Map)
                 yield node
+
+
+def zero_at(standing: Standing, scale: Node) -> Fraction | None:
+    """Return the least largest magnitude at which a scale has no finite value but 0, or None.
+
+    It is evaluated exactly: of zeros, of the least number, and of powers of two up to the
+    greatest; of several maxima all are equal, or one alone is 0.
+    """
+    from lastbit.reals import sign
+
+    found: dict[bytes, Node] = {}
+    _in_maxima(standing.program, scale, found)
+    own = {key: _magnitudes(standing, node) for key, node in found.items()}
+    common = sorted({point for points in own.values() for point in points})
+    inputs: dict[bytes, list[Exact]] = {}
+    for key, points in own.items():
+        equal = [max((p for p in points if p <= point), default=points[0]) for point in common]
+        alone = [points[0] if key == other else max(points[0], Fraction(1)) for other in own]
+        inputs[key] = [*equal, *(alone if len(own) > 1 else [])]
+    leaves: dict[bytes, Node] = {
+        key: Input(key.hex(), format_of("f64"), shape=()) for key in inputs
+    }
+    root = _in_maxima(standing.program, scale, leaves)
+    count = len(next(iter(inputs.values())))
+    try:
+        rows = [{key.hex(): own[i] for key, own in inputs.items()} for i in range(count)]
+        numbers = [_evaluated(root, row) for row in rows]
+        zeros = [i for i, number in enumerate(numbers) if number != number or sign(number) == 0]
+    except (Undecided, LastbitError, ArithmeticError, ValueError):
+        zeros = [0]
+    least = [min(Fraction(points[i]) for points in inputs.values()) for i in zeros]
+    return min(least, default=None)
+
+
+def _evaluated(root: Node, inputs: Mapping[str, Exact]) -> Number:
+    """Return the value of an elementwise formula, exactly."""
+    from lastbit.reals import FUNCTIONS, named  # encloses, which listing the rules does not
+
+    values: dict[bytes, Number] = {}
+    for node in topological([root]):
+        match node:
+            case Input(name=name):
+                values[node.key] = inputs[name]
+            case Const(value=value):
+                values[node.key] = named(value) if isinstance(value, str) else value
+            case Map(fn=fn, xs=xs):
+                values[node.key] = FUNCTIONS[fn](*(values[x.key] for x in xs))
+            case Round(x=x, rounding=rounding):
+                values[node.key] = round_exact(values[x.key], rounding)
+            case View(xs=(x,)):
+                values[node.key] = values[x.key]
+            case _:
+                raise LastbitError("it is no formula of its maxima.")
+    return values[root.key]
+
+
+def _in_maxima(program: Definitions, scale: Node, maxima: dict[bytes, Node]) -> Node:
+    """Return a scale as a formula of the maxima behind it, each element by itself.
+
+    Args:
+        program: the program.
+        scale: a node of which `is_scale` holds.
+        maxima: what stands for each maximum, by its key; those that are missing are added.
+    """
+    built: dict[bytes, Node] = {}
+    stack = [scale]
+    while stack:
+        top = stack[-1]
+        node = behind(program, top)
+        if isinstance(node, Reduce):
+            built[top.key] = maxima.setdefault(node.key, node)
+        elif missing := [arg for arg in node.args if arg.key not in built]:
+            stack += missing
+            continue
+        else:
+            args = [built[arg.key] for arg in node.args]
+            match node:
+                case Round(rounding=rounding):
+                    built[top.key] = Round(args[0], rounding)
+                case Map(fn=fn):
+                    built[top.key] = Map(fn=fn, xs=tuple(args))
+                case _:
+                    built[top.key] = node
+        stack.pop()
+    return built[scale.key]
+
+
+def _magnitudes(standing: Standing, maximum: Node) -> list[Fraction]:
+    """Return values that a largest magnitude may have, the least first."""
+    node = behind(standing.program, maximum)
+    while isinstance(node, Reduce) or is_map(node, "abs"):
+        node = behind(standing.program, node.args[0])
+    fmt = format_of("f64")
+    if isinstance(node, Round | Input):
+        fmt = node.rounding.format if isinstance(node, Round) else node.format
+    bounds, top = ranges_of(standing).of(maximum), float(fmt.max_finite)
+    low, high = (Fraction(min(max(end, 0.0), top)) for end in (bounds.low, bounds.high))
+    first = Fraction(fmt.min_subnormal)
+    powers = [first]
+    while powers[-1] * 2 <= high:
+        powers.append(powers[-1] * 2)
+    return sorted({low, high, *(power for power in powers if low <= power <= high)})
 
 
 def divided_by_one(site: Site) -> Edits:
@@ -118,6 +228,10 @@ def zeros_in_words(standing: Standing, quotient: Map) -> str:
     why = ""
     if isinstance(rounded, Round) and not ranges_of(standing).of(rounded.x).holds_zero:
         why = f", for its floor is below the least {rounded.rounding.format.short}"
+    least = zero_at(standing, scale)
+    if least:  # not 0 for zeros, but for small numbers
+        where = f"for a {zeros} whose largest magnitude is {float(least):.2g}"
+        return f"{start} 0 {where}, and quotients are infinite there"
     result = "the quotient is infinite" if isinstance(above, Const) else "0 / 0 is NaN"
     return f"{start} 0 for a {zeros} of zeros{why}, and {result} in all of that {zeros}"
 

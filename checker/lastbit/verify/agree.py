@@ -18,6 +18,7 @@ COMPARISONS = ("less", "less_equal", "equal", "sign")
 SIGNED = ("abs", "select", "sqrt", "rsqrt")
 ENOUGH = 40  # elements of each result to be seen where a sign, drawn at random, decides
 MOST_DRAWS = 12  # draws after which a comparison without a defined element is given up
+PATIENCE = 4  # times as many draws as elements to be seen: of small results some are undefined
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def agree(
     )
     least = ENOUGH * max(len(before.outputs), 1) if signs else 1
     draws = max(draws, 3) if signs else draws
-    most = max(MOST_DRAWS, ENOUGH) if signs else MOST_DRAWS
+    most = PATIENCE * ENOUGH if signs else MOST_DRAWS
     elements = done = 0
     for draw in range(most):
         domain = FieldDomain(FIELDS[draw % len(FIELDS)], seed + draw, compares)
@@ -90,7 +91,9 @@ def agree(
         done += all(counts)
         if done >= draws and elements >= least:
             return Agreement(True, False, draw + 1, elements)
-    return Agreement(False, True, most, elements)
+        if draw + 1 == ENOUGH and not elements:
+            break
+    return Agreement(False, True, draw + 1, elements)
 
 
 def _same(x: Residue, y: Residue) -> tuple[bool, int]:

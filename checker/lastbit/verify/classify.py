@@ -30,6 +30,7 @@ CHANGE_OF = {
     Policy.REAL: Change.GRID,
 }
 LONGER = 8  # times the effort of a search where the field is certain that there is a witness
+NO_ORDINARY = "no ordinary run of both sides was found, so that there is nothing to compare"
 ASSUMES = ("finite", "no overflow", "no subnormal results", "no negative zero")
 
 
@@ -171,7 +172,7 @@ def classify(
         agreed, sampled = doubtful, True
     if proof := exhausted([case.region for case in cases]):
         return Verdict(Change.BITWISE, "exhaustion", sizes, proof)
-    detail = f"no difference found on {tried} inputs"
+    detail = f"no difference found on {tried} inputs" if tried else NO_ORDINARY
     return Verdict(Change.UNKNOWN, "sampled", sizes, tried, None, detail)
 
 

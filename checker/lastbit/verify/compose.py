@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lastbit.definitions import Definitions, reads
+from lastbit.errors import LastbitError
 from lastbit.expression import Expression
 from lastbit.plan_model import Transform
 from lastbit.rule import Edits, RejectedError, Site, Value
@@ -157,12 +158,54 @@ class Composer:
         bench, transforms = self.bench, self.bench.plan.transforms
         program = bench.before(0, instance)
         given = None if sizes is None else {name: int(size) for name, size in sizes.items()}
-        for number in sorted(numbers, key=lambda n: (transforms[n].rule.placement, n)):
+        for number in self._order(numbers):
             transform = transforms[number]
             site = bench.site(transform, instance, program, bench.parameters(transform, given))
             edits = transform.rule.apply(site)
             program = program.edited(edits)
             yield transform, site, edits
+
+    def lasting(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the transforms that the program would miss at the plan's sizes.
+
+        Left out are those that later ones undo, such as a schedule that is changed and changed
+        back, and those that later ones overwrite. Where no other one is missed, all are returned.
+        """
+        try:
+            applied = list(self._applied(numbers, self.bench.true, None))
+        except RejectedError:
+            return numbers
+        order = self._order(numbers)
+        states = [*(site.program for _, site, _ in applied), _last(applied)]
+        names = {name for _, _, edits in applied for name in edits}
+        left: list[int] = []
+        place = 0
+        while place < len(order):
+            later = range(len(order), place, -1)
+            same = next((k for k in later if _equal(states[place], states[k], names)), None)
+            if same is None:
+                left.append(order[place])
+            place = place + 1 if same is None else same
+        missed = [n for n in left if self._is_missed(n, left, states[-1], names)]
+        return tuple(sorted(missed)) or numbers
+
+    def _is_missed(
+        self, number: int, numbers: Sequence[int], end: Definitions, names: set[str]
+    ) -> bool:
+        """Return whether the program ends otherwise without one of several transforms."""
+        others = tuple(n for n in numbers if n != number)
+        if not others:
+            return True
+        try:
+            without = _last(list(self._applied(others, self.bench.true, None)))
+        except LastbitError:
+            return True
+        return not _equal(without, end, names)
+
+    def _order(self, numbers: Iterable[int]) -> list[int]:
+        """Return transforms in the order of the plan; those that only place values come last."""
+        transforms = self.bench.plan.transforms
+        return sorted(numbers, key=lambda n: (transforms[n].rule.placement, n))
 
     def _as_planned(self, applied: Sequence[tuple[Transform, Site, Edits]]) -> bool:
         """Return whether transforms do alone what they do among all others of the plan."""
@@ -202,6 +245,12 @@ class Composer:
                     seen.add(together)
                     found.append({symbol: size})
         return found
+
+
+def _equal(one: Definitions, other: Definitions, names: Iterable[str]) -> bool:
+    """Return whether two programs define names alike; one that only one of them has is not read."""
+    both = (name for name in names if name in one.nodes and name in other.nodes)
+    return all(one.nodes[name].key == other.nodes[name].key for name in both)
 
 
 def _last(applied: Sequence[tuple[Transform, Site, Edits]]) -> Definitions:

@@ -70,25 +70,42 @@ def misbehaviours(regions: Iterable[Region], change: Change) -> list[Misbehaviou
     for region in map(in_order, regions):
         for words, inputs in special_inputs(region):
             try:
-                both = run(region, inputs, Policy.BITS)
+                shown = list(misbehaviours_on(region, words, inputs, change))
             except LastbitError:
                 continue
-            given = (ordinary(inputs[node.name], node.format) for node in region.inputs)
-            if both.ordinary and all(given):
-                if change < Change.MATH and (clip := _clipped(region, words, inputs, both)):
-                    found.setdefault((clip.kind, clip.side), clip)
-                continue
-            for output, x, y in zip(region.outputs, both.before, both.after, strict=True):
-                chosen = holds_indices(region.before.values[output])
-                for index in np.ndindex(*x.shape):
-                    old, new = _pair(x, y, index)
-                    verdict = _judge(old, new, words, both, change, chosen)
-                    if verdict is not None and verdict not in found:
-                        kind, side = verdict
-                        found[verdict] = Misbehaviour(
-                            kind, side, words, region, inputs, output, index, old, new
-                        )
+            for one in shown:
+                found.setdefault((one.kind, one.side), one)
     return sorted(found.values(), key=lambda m: (m.side, m.kind))
+
+
+def misbehaviours_on(
+    region: Region, words: str, inputs: Inputs, change: Change
+) -> Iterator[Misbehaviour]:
+    """Yield where one side misbehaves on an input and the other does not.
+
+    Args:
+        region: the two graphs; sums in any order are in one.
+        words: the class of the input; it names infinities and NaN where there are any.
+        inputs: the input.
+        change: the kind of change on ordinary runs.
+
+    Raises:
+        LastbitError: a side cannot be evaluated.
+    """
+    both = run(region, inputs, Policy.BITS)
+    given = (ordinary(inputs[node.name], node.format) for node in region.inputs)
+    if both.ordinary and all(given):
+        if change < Change.MATH and (clip := _clipped(region, words, inputs, both)):
+            yield clip
+        return
+    for output, x, y in zip(region.outputs, both.before, both.after, strict=True):
+        chosen = holds_indices(region.before.values[output])
+        for index in np.ndindex(*x.shape):
+            old, new = _pair(x, y, index)
+            verdict = _judge(old, new, words, both, change, chosen)
+            if verdict is not None:
+                kind, side = verdict
+                yield Misbehaviour(kind, side, words, region, inputs, output, index, old, new)
 
 
 def _clipped(region: Region, words: str, inputs: Inputs, both: Run) -> Misbehaviour | None:

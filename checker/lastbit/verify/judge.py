@@ -108,14 +108,16 @@ class Judge:
         for place, (numbers, item) in enumerate(found):
             if isinstance(item, Whole):
                 yield item
-            elif isinstance(item, str):
-                yield whole(plan, numbers, steps, bounded(numbers, steps, item))
+                continue
+            if isinstance(item, str):
+                judged = bounded(numbers, steps, item)
             elif (origin := origins[place]) == place:
                 known[place] = next(verdicts), item.region
-                yield whole(plan, numbers, steps, known[place][0])
+                judged = known[place][0]
             else:
                 judged = _again(origin, *known[origin], item)
-                yield whole(plan, numbers, steps, judged)
+            lasting = numbers if isinstance(item, str) else composer.lasting(numbers)
+            yield whole(plan, numbers, steps, judged, lasting)
 
     def _text_varying(self, program: Program) -> dict[str, tuple[Varying, ...]]:
         """Return by name the schedules of the program that depend on a size."""

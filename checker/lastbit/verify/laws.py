@@ -101,7 +101,7 @@ def scaled_sum(node: Reduce, factor: Fraction) -> Rounding | None:
         if scaled_rounding(level, factor) is None:
             return None
     for part in levels(node.schedule):
-        if factor < 0 and isinstance(part, Fused) and unit_of(part.unit).align != "truncate":
+        if factor < 0 and isinstance(part, Fused) and not unit_of(part.unit).is_odd:
             return None
     return scaled_rounding(node.acc, factor)
 

@@ -122,14 +122,20 @@ def _close(old: Definitions, new: Definitions, inside: set[str]) -> list[str]:
 
 
 def _independent(old: Definitions, new: Definitions, inside: set[str]) -> set[str]:
-    """Return the values that the region reads, none of which depends on another."""
+    """Return the values that the region reads, none of which depends on another.
+
+    A value that an earlier transform left unrounded has no format to be given in: it is written
+    out from what it reads.
+    """
     cut: set[str] = set()
     for program in (old, new):
         for name in inside & program.nodes.keys():
             cut |= {read for read in reads(program.nodes[name]) if read not in inside}
     while True:
         for name in sorted(cut):
-            if not old.is_input(name) and _ancestors(old, name) & (cut - {name}):
+            if old.is_input(name):
+                continue
+            if _format(old, name) is None or _ancestors(old, name) & (cut - {name}):
                 cut.remove(name)
                 cut |= {read for read in reads(old.nodes[name]) if read not in inside}
                 break

@@ -8,7 +8,7 @@ most one step does anything, and bounds the answer where the whole cannot be jud
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -97,11 +97,22 @@ def _all(found: Sequence[bool | None]) -> bool | None:
 
 
 def whole(
-    plan: Plan, numbers: tuple[int, ...], steps: Mapping[int, Judged], judged: Judged
+    plan: Plan,
+    numbers: tuple[int, ...],
+    steps: Mapping[int, Judged],
+    judged: Judged,
+    lasting: Collection[int] | None = None,
 ) -> Whole:
     """Return a verdict on transforms together, with the step that set it.
 
     That steps cancel must be proven; where no difference was found among samples, they count.
+
+    Args:
+        plan: the plan.
+        numbers: the places of the transforms.
+        steps: the verdict on each by itself.
+        judged: the verdict on all of them.
+        lasting: those that later ones neither undo nor overwrite; only they set the verdict.
     """
     own = {number: steps[number].change for number in numbers}
     worst = max(own.values())
@@ -124,6 +135,8 @@ def whole(
     setting = [number for number, change in own.items() if change == judged.change]
     if judged.change == Change.BITWISE:
         setting = [n for n in setting if judged.domain and steps[n].domain and worst <= "bitwise"]
+    if lasting is not None:
+        setting = [n for n in setting if n in lasting] or setting
     return Whole(numbers, replace(judged, notes=tuple(notes)), next(iter(setting), None))
 
 

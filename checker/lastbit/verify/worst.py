@@ -6,7 +6,7 @@ and eight at another. Of the trees over the ranges of the symbols the worst verd
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lastbit.change import Change
@@ -36,23 +36,30 @@ class Verdicts:
     transforms: tuple[Transform, ...]
     judged: tuple[Judged, ...]
     same: bool
+    results: tuple[str, ...] = ()
 
     @property
     def whole(self) -> Judged:
         """Return the verdict on the whole; where it is unknown, its regions bound it.
 
         Agreement under a policy is an equivalence, so that the whole is no worse than its parts.
+        That an intermediate value is another function bounds nothing: the results may be the same.
+        What is said of a value that is no result is not said of the whole.
         """
         whole, parts = self.judged[0], self.judged[1:]
         worst = max(parts, key=lambda one: one.change, default=whole)
-        if whole.change != Change.UNKNOWN or worst.change == Change.UNKNOWN:
+        if whole.change != Change.UNKNOWN or worst.change >= Change.MATH:
             return whole
+        domain = {(entry.kind, entry.side): entry for entry in whole.domain}
+        for entry in (entry for one in parts for entry in one.domain):
+            if entry.witness is None or entry.witness.output in self.results:
+                domain.setdefault((entry.kind, entry.side), entry)
+        shown = worst.witness is not None and worst.witness.output in self.results
         return replace(
             whole,
             change=worst.change,
-            domain=tuple(entry for one in parts for entry in one.domain),
-            witness=worst.witness,
-            drift=worst.drift,
+            domain=tuple(domain.values()),
+            witness=worst.witness if shown else None,
             notes=(*whole.notes, BOUNDED),
         )
 
@@ -162,16 +169,17 @@ def _judge(plan: Plan, seed: int) -> Verdicts:
     assert after is not None
     whole = _whole_names(before, after)
     parts = [n for n in _parts(before, after) if set(n) != _read(whole, after)]
+    gone = before.nodes.keys() - after.nodes.keys()
     named = [sorted(whole) or list(plan.program.outputs), *parts]
     transforms = [
-        _transform(f"{WHOLE}-{number}" if number else WHOLE, plan, names, before)
+        _transform(f"{WHOLE}-{number}" if number else WHOLE, plan, names, before, gone)
         for number, names in enumerate(named)
     ]
     transforms[0] = replace(transforms[0], branch=True)  # judged, then the regions one by one
     judged = [
         _of_call(one) for _, one in Judge(replace(plan, transforms=tuple(transforms)), seed).run()
     ]
-    return Verdicts(tuple(transforms), tuple(judged), not whole)
+    return Verdicts(tuple(transforms), tuple(judged), not whole, plan.program.outputs)
 
 
 def _whole_names(before: Definitions, after: Definitions) -> set[str]:
@@ -201,10 +209,15 @@ def _read(names: Iterable[str], program: Definitions) -> set[str]:
     }
 
 
-def _transform(identity: str, plan: Plan, names: Sequence[str], before: Definitions) -> Transform:
+def _transform(
+    identity: str, plan: Plan, names: Sequence[str], before: Definitions, gone: Collection[str]
+) -> Transform:
     def rewrite(site: Site) -> Edits:
         assert site.other is not None
-        return {name: site.other.nodes[name] for name in names}
+        edits = {name: site.other.nodes[name] for name in names}
+        if identity == WHOLE:  # what only the first graph has is no reader of the whole's values
+            edits |= {name: site.program.nodes[name] for name in sorted(gone)}
+        return edits
 
     assert plan.after is not None
     rule = Rewrite(

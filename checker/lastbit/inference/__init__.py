@@ -1,0 +1,1 @@
+"""Infer from observed bits which variant of a program produced them."""

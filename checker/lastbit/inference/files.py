@@ -1,0 +1,164 @@
+"""Tensors in files: numpy's `.npy` and `.npz`, safetensors, and raw bytes, row by row.
+
+Formats that numpy lacks are kept as their codes: bfloat16 as unsigned integers of 16 bits.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lastbit.errors import InputError, Place, Problem, did_you_mean
+from lastbit.files import write_bytes_atomically
+from lastbit.formats import FORMATS, Format
+from lastbit.inference.arrays import NATIVE, NUMPY, codes_of, numpy_type
+from lastbit.round_array import Codes, code_type
+
+Found = Mapping[str, tuple[NDArray[Any], Format | None]]
+
+SAFETENSORS: Final = {
+    "F64": "f64",
+    "F32": "f32",
+    "F16": "f16",
+    "BF16": "bf16",
+    "F8_E4M3": "e4m3fn",
+    "F8_E5M2": "e5m2",
+    "I8": "int8",
+    "U8": "uint8",
+    "I16": "int16",
+    "U16": "uint16",
+    "I32": "int32",
+    "U32": "uint32",
+}
+MOST_HEADER: Final = 1 << 26
+
+
+def read_tensors(path: str) -> Found | NDArray[Any]:
+    """Return the tensors of a file by name, or the one tensor of a file that names none.
+
+    Each comes with the format of its codes, or None for numbers and raw words. Raw bytes come as
+    an array of bytes.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        suffix = Path(path).suffix
+        if suffix == ".npy":
+            return {"": (_checked(np.load(path, allow_pickle=False)), None)}
+        if suffix == ".npz":
+            with np.load(path, allow_pickle=False) as found:
+                return {name: (_checked(found[name]), None) for name in found.files}
+        if suffix == ".safetensors":
+            return _safetensors(Path(path))
+        return np.fromfile(path, np.uint8)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+        raise _error(path, f"cannot be read: {reason}") from None
+
+
+def _checked(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.kind == "V" and array.dtype.itemsize in (1, 2):  # what ml_dtypes saves as
+        return array.view(np.dtype(f"u{array.dtype.itemsize}"))
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"its elements are {array.dtype}, no numbers")
+    return array
+
+
+def _safetensors(path: Path) -> Found:
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if length > MOST_HEADER:
+            raise ValueError(f"its header has {length} bytes")
+        header = json.loads(stream.read(length))
+        content = stream.read()
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
+    return {
+        name: _tensor(name, entry, content)
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
+
+
+def _tensor(name: str, entry: Any, content: bytes) -> tuple[NDArray[Any], Format | None]:
+    try:
+        kind = SAFETENSORS[entry["dtype"]]
+        start, end = entry["data_offsets"]
+        shape = tuple(int(size) for size in entry["shape"])
+        part = content[start:end]
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"the entry of {name!r} has another form, or a type unknown here") from (
+            None
+        )
+    fmt = FORMATS.get(kind)
+    if fmt is not None and NUMPY[kind] not in NATIVE:
+        return np.frombuffer(part, code_type(fmt)).reshape(shape), fmt
+    return np.frombuffer(part, numpy_type(fmt) if fmt else np.dtype(kind)).reshape(shape), None
+
+
+def tensor_in(path: str, name: str, fmt: Format, shape: Sequence[int], of: str) -> Codes:
+    """Return one tensor of a file as codes.
+
+    Args:
+        path: the file.
+        name: of the tensor; a file with one tensor may call it anything.
+        fmt: the format wanted.
+        shape: the shape wanted; one with the same sizes besides those of 1 will do.
+        of: what the tensor is, for messages.
+
+    Raises:
+        InputError: the file does not hold it.
+    """
+    found = read_tensors(path)
+    if isinstance(found, np.ndarray):
+        kind = code_type(fmt)
+        wanted = math.prod(shape) * kind.itemsize
+        if found.nbytes != wanted:
+            raise _error(
+                path,
+                f"holds {found.nbytes} bytes, and {of} takes {wanted} ({fmt.short}{list(shape)})",
+                "Raw files hold the codes, row by row.",
+            )
+        found = {"": (found.view(kind).reshape(tuple(shape)), None)}
+    if name not in found and len(found) != 1:
+        raise _error(path, f"has no tensor {name!r}", did_you_mean(name, found))
+    array, held = found[name] if name in found else next(iter(found.values()))
+    if _long(array.shape) != _long(shape):
+        raise _error(path, f"{of} has the shape {list(array.shape)}, not {list(shape)}")
+    codes = codes_of(array, held, fmt)
+    if isinstance(codes, str):
+        raise _error(path, f"{of} holds {codes}", f"Give values or codes of {fmt.short}.")
+    return np.ascontiguousarray(codes.reshape(tuple(shape)))
+
+
+def _long(shape: Sequence[int]) -> list[int]:
+    return [size for size in shape if size != 1]
+
+
+def write_tensors(path: str, tensors: Mapping[str, tuple[Codes, Format]]) -> None:
+    """Write tensors to a `.npz` file: numbers where numpy has the format, else codes.
+
+    Raises:
+        InputError: the name is of another kind, or the file cannot be written.
+    """
+    if Path(path).suffix != ".npz":
+        raise _error(path, "is no .npz file", "Write --write-inputs inputs.npz.")
+    arrays = {
+        name: codes.view(numpy_type(fmt)) if NUMPY.get(fmt.short) in NATIVE else codes
+        for name, (codes, fmt) in tensors.items()
+    }
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]
+    write_bytes_atomically(path, content.getbuffer())
+
+
+def _error(path: str, message: str, remedy: str = "") -> InputError:
+    return InputError([Problem(message, remedy, Place(path))])
