@@ -53,7 +53,7 @@ def test_rounding_twice_is_harmless_for_all_pairs(narrow: str, wide: str, fn: st
 
 
 @given(st.data())
-@settings(derandomize=True, deadline=None, max_examples=1500)
+@settings(derandomize=True, deadline=None, max_examples=1000)
 def test_the_canonical_form_has_the_values_of_many_graphs(data: st.DataObject) -> None:
     graph = data.draw(graphs(steps=12))
     form = canonical(graph)

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ordered import by_merges, random_merges, schedules, stepped
+from ordered import by_merges, random_merges, schedules, stepped, summed
 
 import lastbit
 from lastbit.formats import FORMATS
@@ -34,6 +34,15 @@ def test_random_explicit_trees_are_found(merges: list[tuple[int, int]], fmt: str
     n = len(merges) + 1
     order = lastbit.reveal_order(by_merges(merges), n, format=fmt)
     assert order.tree == tree_of_steps(n, merges)
+
+
+@pytest.mark.parametrize("fmt", ["bf16", "f16"])
+@pytest.mark.parametrize("text", ["seq", "pairwise(4)", "lanes(4)", "split(size=32)"])
+def test_narrow_accumulators_are_followed(text: str, fmt: str) -> None:
+    schedule = parse_schedule(text)
+    order = lastbit.reveal_order(summed(schedule, fmt), 300, format=fmt)
+    assert order.tree == tree_of_schedule(schedule, 300)
+    assert (order.accumulator, order.result) == (fmt, fmt)
 
 
 @pytest.mark.parametrize("n", [1000, 4096, 5000, 16384])

@@ -22,6 +22,8 @@ def test_exact_rounding_agrees_with_array_rounding(short: str, mode: Mode) -> No
     values = np.concatenate([[values[0] - step], values, [values[-1] + step]])
     points = np.concatenate([values, (values[:-1] + values[1:]) / 2])
     points = np.concatenate([points, np.nextafter(points, np.inf), np.nextafter(points, -np.inf)])
+    if mode is Mode.STOCHASTIC:
+        points = points[::3]  # each draw hashes its point, and takes as long as ten roundings
     rounding = Rounding.of(fmt, mode)
     want = np.array([float(round_exact(as_exact(point), rounding)) for point in points.tolist()])
     got = round_array(points, rounding)

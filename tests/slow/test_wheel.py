@@ -1,4 +1,4 @@
-"""The wheel alone, in a new environment and from another folder, lints the example."""
+"""The wheel alone, in a new environment and another folder, lints the example without torch."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ SOURCES = (
 )
 
 
-def _run(*command, cwd, code=0):
+def _done(*command, cwd, code=0):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(
         [str(part) for part in command],
@@ -33,7 +33,11 @@ def _run(*command, cwd, code=0):
         timeout=300,
     )
     assert done.returncode == code, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return done
+
+
+def _run(*command, cwd):
+    return _done(*command, cwd=cwd).stdout
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +92,12 @@ def test_the_command_answers(installed, tmp_path):
     assert "RED201" in _run(command, "rules", cwd=tmp_path)
 
 
-def test_the_command_lints_the_example(installed, tmp_path):
+def test_the_command_lints_the_example_and_imports_no_torch(installed, tmp_path):
     plan = ROOT / "examples/qwen3_8b_ffn.toml"
+    command = ("-X", "importtime", installed / "bin/lastbit", "lint", plan)
     # Its bad branches are findings: exit code 1.
-    report = _run(installed / "bin/lastbit", "lint", plan, cwd=tmp_path, code=1)
-    assert report.splitlines()[-1].startswith("decided ")
+    done = _done(installed / "bin/python", *command, cwd=tmp_path, code=1)
+    assert done.stdout.splitlines()[-1].startswith("decided ")
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "lastbit.lint" in imported
+    assert not {name for name in imported if name.split(".")[0] == "torch"}
