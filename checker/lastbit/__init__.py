@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from lastbit.formats import decode as decode
     from lastbit.formats import encode as encode
     from lastbit.formats import format_of as format_of
+    from lastbit.inference.finding import infer as infer
+    from lastbit.inference.products import infer_matmul as infer_matmul
+    from lastbit.inference.records import Inferred as Inferred
     from lastbit.lint import lint_plans as lint_plans
     from lastbit.order import NoTreeError as NoTreeError
     from lastbit.order import Order as Order
@@ -50,6 +53,9 @@ _HOMES = {
     "change": ("Change",),
     "checking": ("CheckResult", "check"),
     "formats": ("FORMATS", "Format", "bits_text", "decode", "encode", "format_of"),
+    "inference.finding": ("infer",),
+    "inference.products": ("infer_matmul",),
+    "inference.records": ("Inferred",),
     "lint": ("lint_plans",),
     "order": ("NoTreeError", "Order", "reveal_order"),
     "orders": ("merge_orders",),

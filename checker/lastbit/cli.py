@@ -30,6 +30,7 @@ COMMANDS = {
     "lint": "Judge each transform of a plan.",
     "explore": "Rank the ways to run a plan's program by traffic.",
     "predict": "Predict the bits of a matrix product on a machine.",
+    "infer": "Infer from bits what a kernel computes.",
     "order": "Reveal the order in which a function adds.",
     "replay": "Run a step's witness again, or write it as a script.",
     "rules": "List the rules.",
