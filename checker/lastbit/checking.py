@@ -185,6 +185,8 @@ def _budget(
 ) -> Budget | None:
     if isinstance(promises, str) or not isinstance(promises, Iterable):
         raise error_of(f"promises is {promises!r}", 'Write promises=["deterministic"].')
+    if not isinstance(elementwise, bool):
+        raise error_of(f"elementwise is {elementwise!r}", "Write elementwise=True.")
     if change is None and not max_ulp and not promises:
         return None
     kinds = [kind.value for kind in Change if kind != Change.UNKNOWN]

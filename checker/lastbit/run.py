@@ -42,7 +42,7 @@ def run_graph(
     for node in graph.inputs:
         if node.name not in inputs:
             raise InputError([Problem(f"the input `{node.name}` has no values")])
-        values = list(_flat(inputs[node.name]))
+        values = list(_flat(node.name, inputs[node.name]))
         count = math.prod(node.shape)
         if len(values) == 1:
             values *= count
@@ -86,13 +86,17 @@ def run_bits(
     return bits
 
 
-def _flat(values: object) -> Iterable[Exact]:
-    if isinstance(values, Iterable):
+def _flat(name: str, values: object) -> Iterable[Exact]:
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes):
         for value in values:
-            yield from _flat(value)
-    else:
-        assert isinstance(values, int | float | Fraction)
+            yield from _flat(name, value)
+    elif isinstance(values, int | float | Fraction):
         yield as_exact(Fraction(values) if isinstance(values, int) else values)
+    else:
+        message = f"the input `{name}` holds {values!r}, which is no number"
+        raise InputError(
+            [Problem(message, "Give an int, a float or a Fraction, or lists of them.")]
+        )
 
 
 def _check(name: str, value: Exact, fmt: Format) -> None:

@@ -223,6 +223,11 @@ ERRORS = {
         {"max_ulp": {"bf16": -1}},
         "max_ulp of bf16 is -1. Allowed: a number of ulp, at least 0.",
     ),
+    "elementwise as a word": (
+        one,
+        {"elementwise": "no"},
+        "elementwise is 'no'. Write elementwise=True.",
+    ),
     "all ulp": (one, {"max_ulp": 3}, 'max_ulp is 3. Write max_ulp={"bf16": 1}.'),
     "inputs as a list": (
         one,
