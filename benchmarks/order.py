@@ -1,14 +1,16 @@
 """Compare `lastbit order` with the published way to reveal a summation order, in one run.
 
-    python benchmarks/order.py                 all functions and sizes, a few minutes
+    python benchmarks/order.py                 all functions and sizes, about a minute
     python benchmarks/order.py --most 1024     sizes up to 1024
     python benchmarks/order.py --device cuda   functions of torch on that device alone
+    python benchmarks/order.py --output F      write the rows as JSON, too
 
 The published way is FPRev (arXiv 2411.00442), written here from the paper's description: the plain
 form asks for every two elements how large the cluster is in which they meet; the fast form asks
 that of one pivot and all others, and goes on inside each group that meets the pivot together. Both
-call the function with one vector at a time. Trees must be equal. `lastbit` also repeats calls, runs
-the tree on random vectors and compares other probes with it; all its calls are counted.
+call the function with one vector at a time, and check nothing. Trees must be equal. Of the calls of
+`lastbit`, those of its checks are shown, too: they make sure that batches and repeated calls give
+the same bits, and that the tree gives the function's own bits on random vectors.
 """
 
 from __future__ import annotations
@@ -19,9 +21,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import json
+import platform
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,9 +38,12 @@ from lastbit.order.tree import tree_of_steps
 
 Vector = np.ndarray[Any, np.dtype[np.float32]]
 M = np.float32(2.0**120)
-SIZES = (16, 64, 256, 1024, 4096, 16384)
+SIZES = (16, 64, 256, 1000, 1024, 4096, 16384)
 PLAIN_MOST = 256  # elements of the largest sum that every two elements are asked of
 SLOW_MOST = 1024  # elements for functions that take milliseconds a vector
+SHORT, RUNS = 0.3, 3  # seconds of what is timed so many times, for the least
+TIMES = 10  # how many times less time is wanted where calls can be batched
+SMALL = 64  # elements from which no more calls are wanted
 
 
 class Asked:
@@ -185,6 +195,13 @@ def on_device(device: str) -> dict[str, tuple[Callable[[int], Callable[[Vector],
     }
 
 
+def _torch_dot(x: Vector) -> Any:
+    import torch
+
+    ones = torch.ones(x.shape[-1])
+    return torch.dot(torch.from_numpy(x), ones).item()
+
+
 FUNCTIONS: dict[str, tuple[Callable[[int], Callable[[Vector], Any]], int]] = {
     "numpy.sum": (lambda n: lambda x: np.sum(x, axis=-1), SIZES[-1]),
     "torch.sum": (lambda n: _torch_sum, SIZES[-1]),
@@ -193,33 +210,131 @@ FUNCTIONS: dict[str, tuple[Callable[[int], Callable[[Vector], Any]], int]] = {
     "random tree": (random_tree, SLOW_MOST),
     "numpy.sum, one by one": (lambda n: _one(np.sum), SIZES[-1]),
     "numpy.cumsum, one by one": (lambda n: _one(cumulative), SIZES[-1]),
+    "torch.dot, one by one": (lambda n: _one(_torch_dot), SIZES[-1]),
+    "steps of 16, one by one": (lambda n: _one(chain), 256),
     "random tree, one by one": (lambda n: _one(random_tree(n)), 256),
 }
 
 
+@dataclass
+class Row:
+    """What one function and size took.
+
+    Attributes:
+        function: its name.
+        n: the elements.
+        batched: whether it takes several vectors at once.
+        calls: of `lastbit`, all of them.
+        checks: those of its checks.
+        probes: the vectors that answered a question.
+        seconds: of `lastbit`.
+        fast_calls: of the published fast form.
+        fast_seconds: likewise.
+        plain_calls: of the published plain form, where it is run.
+        plain_seconds: likewise.
+        same: whether all trees are equal.
+    """
+
+    function: str
+    n: int
+    batched: bool
+    calls: int
+    checks: int
+    probes: int
+    seconds: float
+    fast_calls: int
+    fast_seconds: float
+    plain_calls: int | None
+    plain_seconds: float | None
+    same: bool
+
+    @property
+    def text(self) -> str:
+        """The row as a line of the table."""
+        line = f"{self.function:24} {self.n:6} {self.calls - self.checks:7} {self.checks:6}"
+        line += f" {self.calls:6} {self.probes:7} {self.seconds:8.4f}"
+        for calls, seconds in (
+            (self.fast_calls, self.fast_seconds),
+            (self.plain_calls, self.plain_seconds),
+        ):
+            if calls is not None and seconds is not None:
+                line += f"  {calls:7} {seconds:8.4f} {calls / self.calls:7.1f}"
+                line += f" {seconds / self.seconds:7.1f}"
+        return line if self.same else f"{line}  OTHER TREE"
+
+
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """Return a result and the seconds it took."""
-    start = time.perf_counter()
-    result = work()
-    return result, time.perf_counter() - start
+    """Return a result and the least of the seconds it took in some runs."""
+    least = float("inf")
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        result = work()
+        least = min(least, time.perf_counter() - start)
+        if least > SHORT:
+            break
+    return result, least
 
 
-def compare(name: str, function: Callable[[Vector], Any], n: int) -> bool:
-    """Print one line, and say whether the trees are equal."""
-    forms = [fast] + ([plain] if n <= PLAIN_MOST else [])
+def compare(name: str, function: Callable[[Vector], Any], n: int) -> Row:
+    """Reveal the order of one function in all ways."""
     reveal_order(function, n)  # what a first call builds is not timed
     order, seconds = timed(lambda: reveal_order(function, n))
-    line = f"{name:25} {n:6}  {order.calls:6} {order.probes:7} {seconds:8.3f}"
     same = True
-    for form in forms:
-        asked = Asked(function, n)
-        steps, spent = timed(lambda form=form, asked=asked: form(asked))  # type: ignore[misc]
+    found: list[tuple[int, float]] = []
+    for form in [fast] + ([plain] if n <= PLAIN_MOST else []):
+
+        def counted(
+            form: Callable[[Asked], list[list[int]]] = form,
+        ) -> tuple[Asked, list[list[int]]]:
+            asked = Asked(function, n)
+            return asked, form(asked)
+
+        (asked, steps), spent = timed(counted)
         tree: OrderTree = tree_of_steps(n, steps)
         same &= tree == order.tree
-        line += f"  {asked.calls:7} {spent:8.3f} {asked.calls / order.calls:7.1f}"
-        line += f" {spent / seconds:7.1f}"
-    print(f"{line}{'' if same else '  OTHER TREE'}", flush=True)
-    return same
+        found.append((asked.calls, spent))
+    plain_calls, plain_seconds = found[1] if len(found) > 1 else (None, None)
+    batched = not name.endswith("one by one")
+    counts = (order.calls, order.checks, order.probes, seconds)
+    return Row(name, n, batched, *counts, *found[0], plain_calls, plain_seconds, same)
+
+
+def verdict(rows: list[Row]) -> dict[str, Any]:
+    """Say where no more calls are made, and where ten times less time is taken."""
+    more = [f"{r.function} {r.n}: {r.calls} to {r.fast_calls}" for r in rows if _more(r)]
+    batched = [row for row in rows if row.batched]
+    slower = [row for row in batched if TIMES * row.seconds > row.fast_seconds]
+    return {
+        "rows": len(rows),
+        "other_trees": [f"{r.function} {r.n}" for r in rows if not r.same],
+        "more_calls_than_fast": more,
+        "more_calls_from_64_elements": [
+            f"{r.function} {r.n}" for r in rows if _more(r) and r.n >= SMALL
+        ],
+        "batched_rows": len(batched),
+        "less_than_10_times_faster_than_fast": [
+            f"{r.function} {r.n}: {r.fast_seconds / r.seconds:.1f}" for r in slower
+        ],
+        "longest_published_time_of_those": max((r.fast_seconds for r in slower), default=0.0),
+    }
+
+
+def _more(row: Row) -> bool:
+    return row.calls > row.fast_calls
+
+
+def verdict_text(found: dict[str, Any]) -> str:
+    """Write what `verdict` gives in words."""
+    rows, batched = found["rows"], found["batched_rows"]
+    more, slower = found["more_calls_than_fast"], found["less_than_10_times_faster_than_fast"]
+    text = f"no more calls than FPRev's fast form: {rows - len(more)} of {rows} rows"
+    text += f" (more: {', '.join(more)})" if more else ""
+    text += f"; at least {TIMES} times less time where calls can be batched: "
+    text += f"{batched - len(slower)} of {batched} rows"
+    if slower:
+        most = found["longest_published_time_of_those"]
+        text += f" (less: {', '.join(slower)}; there the fast form takes {most:.3f} s at most)"
+    return text
 
 
 def main() -> None:
@@ -228,18 +343,35 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=SIZES[-1], help="the largest size")
     parser.add_argument("--device", help="a device of torch")
     parser.add_argument("--only", default="", help="functions whose name holds this")
+    parser.add_argument("--output", type=Path, help="a file for the rows, as JSON")
     given = parser.parse_args()
     sys.setrecursionlimit(10_000)
-    print(f"{'':32}  lastbit{'':17}FPRev, fast{'':21}FPRev, plain")
-    columns = "  calls seconds  calls x  time x"
-    print(f"{'':32}  calls  probes  seconds{columns} {columns}")
-    same = True
+    print(f"{'':31}  lastbit{'':31}  FPRev, fast{'':21}  FPRev, plain")
+    columns = "    calls  seconds calls x  time x"
+    print(f"{'':32} reveal checks  calls  probes  seconds{columns}{columns}")
+    rows: list[Row] = []
     functions = on_device(given.device) if given.device else FUNCTIONS
     for name, (made, most) in functions.items():
         for n in SIZES:
             if n <= min(most, given.most) and given.only in name:
-                same &= compare(name, made(n), n)
-    sys.exit(0 if same else 1)
+                rows.append(compare(name, made(n), n))
+                print(rows[-1].text, flush=True)
+    found = verdict(rows)
+    if given.output is not None:
+        packages = ("lastbit", "numpy", "torch", "ml_dtypes")
+        whole = {
+            "schema": "lastbit.benchmark.order/1",
+            "command": " ".join(["python", "benchmarks/order.py", *sys.argv[1:]]),
+            "versions": {"python": platform.python_version()}
+            | {name: version(name) for name in packages},
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, one thread",
+            "rows": [asdict(row) for row in rows],
+            "verdict": found,
+        }
+        text = json.dumps(whole, indent=1, ensure_ascii=False)
+        given.output.write_text(f"{text}\n", encoding="utf-8")
+    print(verdict_text(found))
+    sys.exit(0 if all(row.same for row in rows) else 1)
 
 
 if __name__ == "__main__":

@@ -133,6 +133,33 @@ def test_a_large_irregular_tree_is_found_in_few_calls() -> None:
     assert order.calls < 60
 
 
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(random_merges(26))
+def test_a_small_tree_takes_few_calls_one_by_one(merges: list[tuple[int, int]]) -> None:
+    n = len(merges) + 1
+    order = lastbit.reveal_order(by_merges(merges), n, one_by_one=True)
+    assert order.tree == tree_of_steps(n, merges)
+    assert order.checks <= 10
+    assert order.calls - order.checks <= n * (n - 1) // 2 + 8
+
+
+@pytest.mark.parametrize("name", ["numpy.sum", "torch.sum"])
+@pytest.mark.parametrize("n", [64, 256, 1024])
+def test_a_familiar_order_is_proved_in_few_calls(name: str, n: int) -> None:
+    # FPRev (arXiv 2411.00442) asks n - 1 times at least.
+    order = lastbit.reveal_order(name, n, one_by_one=True)
+    assert order.calls < n - 1
+    assert order.tree == lastbit.reveal_order(name, n, seed=1).tree
+
+
+@pytest.mark.parametrize("n", [32, 64, 100])
+def test_a_chain_of_steps_is_guessed_one_by_one(n: int) -> None:
+    schedule = parse_schedule("fused(16, hopper)")
+    order = lastbit.reveal_order(stepped(schedule, n), n, one_by_one=True)
+    assert order.tree == explicit(schedule, n)
+    assert (order.method, order.step_digits) == ("guessed and proved", 25)
+
+
 def test_one_by_one_gives_the_same_tree() -> None:
     schedule = parse_schedule("lanes(8, inner=seq, outer=pairwise(1))")
     many = lastbit.reveal_order(stepped(schedule, 200), 200)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -95,7 +97,8 @@ def _revealed(target: str, options: dict[str, Any]) -> Order:
     from lastbit.order import reveal_order
 
     chosen = {key: value for key, value in options.items() if key not in ("n", "fmt")}
-    return reveal_order(target, options["n"], format=options["fmt"], **chosen)
+    with contextlib.redirect_stdout(sys.stderr):  # what the function prints is no result
+        return reveal_order(target, options["n"], format=options["fmt"], **chosen)
 
 
 def _other(text: str, options: dict[str, Any]) -> Order:

@@ -70,21 +70,38 @@ class Target:
         return self.call(_arrays(codes, fmt, self.layout))
 
 
+class NoNumberError(Exception):
+    """A result that is no array of real numbers; the text says what it is."""
+
+
 def numbers(result: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return a function's result as binary64, which holds every value exactly."""
+    """Return a function's result as binary64, which holds every value exactly.
+
+    Raises:
+        NoNumberError: it is something else than real numbers.
+    """
     if hasattr(result, "detach"):  # a tensor of torch
         result = result.detach().cpu()
         if result.is_floating_point():
             result = result.double()
         result = result.numpy()
-    return np.asarray(result).astype(np.float64)
+    found = np.asarray(result)
+    if found.dtype.kind == "c":
+        raise NoNumberError("complex numbers")
+    if found.dtype.kind not in "biufV":  # extension types of ml_dtypes are of kind V
+        if found.ndim:
+            raise NoNumberError(f"an array of type {found.dtype}")
+        name = type(result).__name__
+        raise NoNumberError("None" if result is None else f"a result of type {name}")
+    return found.astype(np.float64)
 
 
 def require_format(fmt: Format, layout: Layout) -> None:
     """Refuse a format or a library that no array can be made of.
 
     Raises:
-        InputError: the library has no such type, is not installed, or the format has no sums.
+        InputError: the library or the format is not known, the library is not installed, it has no
+            such device, or the columns are none.
     """
     if layout.library not in LIBRARIES:
         problem = f"unknown library {layout.library!r}"
@@ -92,8 +109,22 @@ def require_format(fmt: Format, layout: Layout) -> None:
     if fmt.short not in {*NATIVE, *NAMED}:
         allowed = ", ".join((*NATIVE, *NAMED))
         raise InputError([Problem(f"no array holds vectors of {fmt}", f"Allowed: {allowed}.")])
+    if layout.columns < 1:
+        raise InputError([Problem(f"columns is {layout.columns}", "Allowed: 1 and above.")])
     if layout.library == "torch":
-        _torch()
+        _require_device(layout.device)
+    elif layout.device != "cpu":
+        problem = f"device is {layout.device!r}, but arrays of numpy lie on the CPU"
+        raise InputError([Problem(problem, "Take a function of torch, or `library` torch.")])
+
+
+def _require_device(device: str) -> None:
+    try:
+        _torch().empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        said = str(error).strip().partition("\n")[0]
+        problem = f"torch has no device {device!r} here: {said}"
+        raise InputError([Problem(problem, "Allowed: cpu, and those that torch finds.")]) from None
 
 
 def _torch() -> Any:
@@ -176,6 +207,7 @@ _NAMES: dict[str, tuple[str, bool, Callable[[Layout], Callable[[Any], Any]]]] = 
     "torch.matmul": ("torch", True, _torch_product),
 }
 NAMES = tuple(_NAMES)
+PRODUCTS = ("numpy.matmul", "torch.mm", "torch.matmul")
 
 
 def named_target(text: str, layout: Layout) -> Target:
@@ -189,7 +221,13 @@ def named_target(text: str, layout: Layout) -> Target:
         layout = replace(layout, library=library)
         if library == "torch":
             _torch()
+        if layout.columns != 1 and text not in PRODUCTS:
+            problem = f"columns is {layout.columns}, but {text} multiplies no matrices"
+            allowed = ", ".join(PRODUCTS)
+            raise InputError([Problem(problem, f"Products of matrices are {allowed}.")])
         return Target(text, made(layout), layout, batched)
+    if text.endswith(".py"):
+        raise InputError([Problem(f"{text!r} names no function", f"Write {text}:NAME.")])
     if ":" in text or re.search(r"\.(py|toml|json)$", text):
         from lastbit.tracing.targets import load_targets
 

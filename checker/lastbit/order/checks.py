@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lastbit.formats import FORMATS, Format
 from lastbit.interpret.intervals import Floats
@@ -20,13 +21,13 @@ from lastbit.order.findings import (
     NoTreeError,
 )
 from lastbit.order.probe import Prober
-from lastbit.order.tree import OrderTree
+from lastbit.order.tree import Ints, OrderTree
 from lastbit.order.units import Units
 from lastbit.round_array import Codes, decode_array, encode_array, round_array
 from lastbit.rounding import Rounding
 
-VECTORS, ALONE = 16, 8  # random vectors that a tree is run on, in a batch and one by one
-REPEATED = 2  # of those, the vectors that are repeated one by one
+VECTORS = 16  # random vectors that a tree is run on, where a call takes several
+DEEPEST, SOME_DEPTHS = 64, 3  # digits below the largest term of a step that are tried
 DEEP: Final = 1024  # steps above each other from which fewer probes are compared
 REPEATS: Final = 20  # runs of a function that fits no tree
 ACCUMULATORS: Final = ("f32", "f64", "bf16", "f16")
@@ -36,12 +37,15 @@ STORED: Final = ("e4m3fn", "e5m2", "bf16", "f16", "f32", "f64")  # the narrowest
 def deterministic(prober: Prober, repeats: int) -> tuple[Codes, Floats]:
     """Return random vectors and their sums, after making sure that equal calls give equal bits.
 
+    Where few go into a call, they are the vectors that were summed first, and one is repeated.
+
     Raises:
         NoTreeError: they do not.
     """
-    vectors = prober.vectors(VECTORS if prober.batched else ALONE)
-    first = prober.values(vectors)
-    repeated = VECTORS if prober.batched else REPEATED
+    several = prober.batched or (prober.rows or 0) >= VECTORS // 2
+    vectors = prober.vectors(VECTORS) if several else prober.canaries
+    first = prober.values(vectors) if several else prober.alone
+    repeated = VECTORS if several else 1
     for run in range(1, repeats):
         again = prober.values(vectors[:repeated])
         if (first[:repeated].view(np.uint64) != again.view(np.uint64)).any():
@@ -91,30 +95,34 @@ def _meeting(parents: list[int], a: int, b: int) -> int:
     return a
 
 
-def accumulator(tree: OrderTree, values: Floats, found: Floats) -> tuple[str | None, str | None]:
+def accumulator(
+    tree: OrderTree, values: Floats, fmt: Format, found: Floats
+) -> tuple[str | None, str | None]:
     """Return the format of accumulator and result with which a tree gives a function's bits.
 
     Args:
         tree: the tree.
         values: some vectors.
+        fmt: their format.
         found: what the function gave for them.
 
     Returns:
         two formats; None for what no format explains, and for steps of several terms.
     """
-    stored = _stored(found)
+    stored = _stored(found, fmt)
     if stored is None or not tree.binary:
         return None, None
-    for name in ACCUMULATORS:
+    for name in dict.fromkeys((*ACCUMULATORS, fmt.short)):
         total = run_tree(tree, values, FORMATS[name])
         if (round_array(total, Rounding.of(stored)) == found).all():
             return name, stored.short
     return None, stored.short
 
 
-def _stored(results: Floats) -> Format | None:
-    """Return the narrowest format that holds all results."""
-    for name in STORED:
+def _stored(results: Floats, fmt: Format) -> Format | None:
+    """Return the narrowest format that holds all results; that of the elements before others."""
+    names = dict.fromkeys((fmt.short, *STORED))
+    for name in sorted(names, key=lambda name: FORMATS[name].container):
         if (round_array(results, Rounding.of(name)) == results).all():
             return FORMATS[name]
     return None
@@ -132,6 +140,10 @@ def run_tree(tree: OrderTree, values: Floats, fmt: Format) -> Floats:
     exact = native is not None and bool((sums[:n] == values.T).all())
     kids = tree.kids.reshape(-1, 2)
     with np.errstate(all="ignore"):
+        leaf, before = kids.min(1), kids.max(1)
+        if exact and (before[1:] == np.arange(n, n + len(tree) - 1)).all() and n > 2:
+            row = np.concatenate((kids[0], leaf[1:]))
+            return np.asarray(np.add.accumulate(sums[row], axis=0)[-1], np.float64)
         if exact and depth > len(tree) // 4:
             rows = list(sums)
             for total, (i, j) in zip(rows[n:], kids.tolist(), strict=True):
@@ -164,31 +176,53 @@ def step_digits(prober: Prober, units: Units, tree: OrderTree) -> int | None:
     widest = max(tree.widths)
     step = sorted(next(kids for kids in tree.steps if len(kids) == widest))
     stand = [tree.elements(kid)[0] for kid in step[:5]]
-    ks = np.arange(1, min(units.ratio, 64) + 1)
     terms = [stand[2:3], stand[2:5]]
-    asked = [(k, chosen) for chosen in terms for k in ks.tolist()]
+    most = min(units.ratio, DEEPEST)
 
-    def fill(block: Codes, start: int, stop: int) -> None:
-        for row, (k, chosen) in enumerate(asked[start:stop]):
-            block[row, stand[0]] = units.code(units.top)
-            block[row, stand[1]] = units.code(units.top, negative=True)
-            block[row, chosen] = units.code(units.top - k)
+    def kept(ks: Ints, terms: Sequence[list[int]]) -> NDArray[np.bool_]:
+        """Say for each k whether terms 2^-k M are kept; a row for each of some terms."""
+        asked = [(k, chosen) for chosen in terms for k in ks.tolist()]
 
-    found = prober.run(len(asked), fill).reshape(2, -1)
-    whole = np.array([[len(chosen)] for chosen in terms]) * 2.0 ** (units.top - ks)
-    kept = found == whole
-    digits = kept.sum(1)
-    steps = (kept == (ks <= digits[:, None])).all() and (kept | (found == 0)).all()
-    if steps and digits[0] == digits[1] and digits[0] < ks[-1]:
+        def fill(block: Codes, start: int, stop: int) -> None:
+            for row, (k, chosen) in enumerate(asked[start:stop]):
+                block[row, stand[0]] = units.code(units.top)
+                block[row, stand[1]] = units.code(units.top, negative=True)
+                block[row, chosen] = units.code(units.top - k)
+
+        found = prober.run(len(asked), fill).reshape(len(terms), -1)
+        whole = np.array([[len(chosen)] for chosen in terms]) * 2.0 ** (units.top - ks)
+        if ((found != whole) & (found != 0)).any():
+            raise _follows_data(prober, stand)
+        held: NDArray[np.bool_] = found == whole
+        return held
+
+    ks = np.arange(1, most + 1)
+    if not prober.batched:
+        # The first that is lost, and some more on both sides of it.
+        low, high = 0, most + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            one = kept(np.array([middle]), terms[:1])[0, 0]
+            low, high = (middle, high) if one else (low, middle)
+        drawn = prober.random.integers(1, most + 1, SOME_DEPTHS)
+        ks = np.unique(np.clip(np.append(drawn, (low, low + 1)), 1, most))
+    held = kept(ks, terms)
+    digits = np.where(held, ks, 0).max(1)
+    steps = bool((held == (ks <= digits[:, None])).all())
+    if steps and digits[0] == digits[1] and digits[0] < most:
         steps = _loses_alike(prober, units, stand, int(digits[0]) + 1)
     if not steps or digits[0] != digits[1]:
-        raise NoTreeError(
-            prober.target.label,
-            DATA,
-            f"elements {stand[0]}, {stand[1]} and {stand[2]} meet in one step, yet what is lost "
-            "there depends on how many terms it has: the order follows the data",
-        )
+        raise _follows_data(prober, stand)
     return int(digits[0])
+
+
+def _follows_data(prober: Prober, stand: list[int]) -> NoTreeError:
+    return NoTreeError(
+        prober.target.label,
+        DATA,
+        f"elements {stand[0]}, {stand[1]} and {stand[2]} meet in one step, yet what is lost "
+        "there depends on how many terms it has: the order follows the data",
+    )
 
 
 def _loses_alike(prober: Prober, units: Units, stand: list[int], below: int) -> bool:
@@ -225,7 +259,7 @@ def seen_in_vectors(prober: Prober) -> Iterator[tuple[str, str]]:
     codes = prober.vectors(VECTORS)
     values = decode_array(codes, prober.format)
     found = prober.values(codes)
-    stored = _stored(found)
+    stored = _stored(found, prober.format)
     if stored is None:
         return
     rounding = Rounding.of(stored)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lastbit.errors import InputError, Problem
 from lastbit.formats import Format
 from lastbit.interpret.intervals import Floats
-from lastbit.order.adapters import Target, numbers
+from lastbit.order.adapters import NoNumberError, Target, numbers
 from lastbit.order.findings import RANDOM, NoTreeError
 from lastbit.round_array import Codes, code_type, encode_array, round_array
 from lastbit.rounding import Rounding
@@ -24,9 +24,10 @@ from lastbit.rounding import Rounding
 Fill = Callable[[Codes, int, int], None]
 """Writes probes i to j into zeroed rows of codes."""
 
-BYTES = 1 << 25  # of the vectors in one call
+BYTES = 1 << 21  # of the vectors in one call, which should stay in the cache
 FEW, SOME, MOST = 8, 64, 1024  # rows of a call
 CANARIES = 4
+SCALES = np.concatenate((2.0 ** np.arange(-3, 5), -(2.0 ** np.arange(-3, 5))))
 SPAN = 60  # binary digits from the largest to the smallest pair of a canary
 
 
@@ -56,11 +57,13 @@ class Prober:
         self.notes: list[str] = []
         self.code_type = code_type(fmt)
         self.random = np.random.Generator(np.random.PCG64([seed, n]))
-        self.canaries = self._cancelling(CANARIES)
+        half = CANARIES // 2
+        self.canaries = np.concatenate((self._cancelling(half), self.vectors(CANARIES - half)))
         self._alone: Floats | None = None
         self._trusted: set[int] = set()
         self._used: list[int] | None = None  # the rows of a call that are used, or all
         self.batched = target.batched and not one_by_one and rows is None
+        self._takes_rows = False
         self._block = np.zeros((0, n), self.code_type)
 
     def start(self) -> None:
@@ -71,13 +74,16 @@ class Prober:
         """
         if self.rows is not None:
             self._trust_rows(self.rows)
+        elif self.batched:
+            # First of all, since a function of single vectors needs no comparing.
+            self.batched = self._trust(FEW)
         self.alone  # noqa: B018 - computed once, and checked
 
     def vectors(self, count: int) -> Codes:
         """Return random vectors with full digits, whose sums cancel in part."""
         size = (count, self.n)
-        x = self.random.uniform(1, 2, size) * 2.0 ** self.random.integers(-3, 4, size)
-        x *= self.random.choice((-1.0, 1.0), size)
+        x = 1 + self.random.random(size)
+        x *= SCALES[self.random.integers(0, len(SCALES), size, np.uint8)]
         return encode_array(round_array(x, Rounding.of(self.format)), self.format)
 
     def _cancelling(self, count: int) -> Codes:
@@ -87,7 +93,9 @@ class Prober:
         """
         fmt, size = self.format, (count, self.n)
         half = SPAN // 2
-        low, high = max(fmt.emin + 1, -half), min(fmt.emax - 2, half)
+        # Where the format is narrow, no sum of some of them should overflow.
+        low = max(fmt.emin + 1, -half)
+        high = max(low + 1, min(fmt.emax - 2 - self.n.bit_length() // 2, half))
         x = self.random.uniform(1, 2, size) * 2.0 ** self.random.integers(low, high, size)
         pairs = self.n // 2
         x[:, pairs : 2 * pairs] = -x[:, :pairs]
@@ -194,10 +202,11 @@ class Prober:
     def _trust(self, rows: int) -> bool:
         """Say whether a batch of so many rows gives every row the bits that it has alone."""
         order = np.arange(rows) % CANARIES
-        expected = self.alone
         self.calls += 1
         try:
             found = numbers(self.target.many(self.canaries[order], self.format)).squeeze()
+        except NoNumberError as error:
+            raise self._no_number(error) from None
         except Exception as error:
             self.notes.append(
                 f"one by one: for {rows} vectors at once it raised {type(error).__name__}"
@@ -208,6 +217,8 @@ class Prober:
                 f"one by one: for {rows} vectors at once it gave shape {found.shape}, not ({rows},)"
             )
             return False
+        self._takes_rows = True
+        expected = self.alone
         if not _same(found, expected[order]):
             if not _same(self._each(self.canaries), expected):
                 reason = "the same vector gave other bits in a second call"
@@ -242,8 +253,8 @@ class Prober:
         try:
             result = self.target.one(vector, self.format)
             found = numbers(result)
-        except InputError:
-            raise
+        except NoNumberError as error:
+            raise self._no_number(error) from None
         except Exception as error:
             raise self._raised(error, f"a vector {self.format}[{self.n}]") from error
         if found.size != 1:
@@ -255,8 +266,8 @@ class Prober:
         rows, shape = len(block), f"{self.format}[{len(block)}, {self.n}]"
         try:
             found = numbers(self.target.many(block, self.format))
-        except InputError:
-            raise
+        except NoNumberError as error:
+            raise self._no_number(error) from None
         except Exception as error:
             raise self._raised(error, f"an array {shape}") from error
         if found.size != rows or found.squeeze().shape not in {(rows,), ()}:
@@ -264,8 +275,17 @@ class Prober:
         return found.reshape(rows)
 
     def _raised(self, error: Exception, what: str) -> InputError:
-        problem = f"`{self.target.label}` raised {type(error).__name__} for {what}: {error}"
-        return InputError([Problem(problem, "It is to take one and to return its sum.")])
+        said = str(error).strip().partition("\n")[0]
+        raised = f"raised {type(error).__name__} for {what}"
+        problem = f"`{self.target.label}` {raised}{': ' if said else ''}{said}"
+        remedy = "It is to take one and to return its sum."
+        if self._takes_rows:
+            remedy = f"It took {FEW} vectors at once; where it takes no other, name its rows."
+        return InputError([Problem(problem, remedy)])
+
+    def _no_number(self, error: NoNumberError) -> InputError:
+        problem = f"`{self.target.label}` gave {error}"
+        return InputError([Problem(problem, "It is to return a real number for each vector.")])
 
     def _shape(self, shape: tuple[int, ...], what: str, wanted: str) -> InputError:
         problem = f"`{self.target.label}` gave shape {shape} for {what}, not {wanted}"

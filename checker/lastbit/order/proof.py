@@ -32,6 +32,7 @@ from lastbit.order.units import Units
 from lastbit.round_array import Codes, encode_array
 
 CERTAIN: Final = 40  # binary digits of chance that side by side must have in all
+CHEAP: Final = 256  # probes in a batch that cost less than to look for fewer
 MOST_TERMS: Final = 64  # children of one step that are told apart
 LEAST_RATIO: Final = 16  # binary digits between M and a unit, beyond what is lost, side by side
 
@@ -83,9 +84,10 @@ class Proof:
             return True
         layers = _count_layers(tree)
         asked = len(tree) + sum(w * (w - 1) // 2 * c for w, c in tree.widths.items() if w > 2)
-        stacked = self._levels(max(tree.widths))
+        stacked = self._levels(tree)
         times = -(-CERTAIN // max(1, self._digits - 1))
-        if self._fits_side_by_side and layers * times <= asked / max(1, stacked):
+        few = max(asked / max(1, stacked), CHEAP if self.prober.batched else 0)
+        if self._fits_side_by_side and layers * times <= few:
             questions = _questions(tree, smallest=False)
             return all(self._side_by_side(questions) for _ in range(times))
         if stacked < 1:
@@ -129,15 +131,20 @@ class Proof:
         found: Floats = np.minimum(1 + drawn * 2.0 ** (1 - digits), most)
         return found
 
-    def _shifts(self, width: int) -> tuple[int, int]:
-        """Return by how much units lie below their M, and by how much the next M lies lower."""
-        many = max(0, width - 2).bit_length()
-        below = self.units.sharp + many
-        return below, max(1, below - (self.units.bits - 1)) + many
+    def _shifts(self, tree: OrderTree) -> tuple[int, int]:
+        """Return by how much units lie below their M, and by how much the next M lies lower.
 
-    def _levels(self, width: int) -> int:
+        M and what came before it are 2^(1 - bits) M apart from the next number; -M and what came
+        before it half of that. So M may be nearer to its units where -M always comes first.
+        """
+        many = max(0, max(tree.widths) - 2).bit_length()
+        below = self.units.sharp + many
+        return below, max(1, below - (self.units.bits - 1) - _is_caterpillar(tree)) + many
+
+    def _levels(self, tree: OrderTree) -> int:
         """Return how many questions one probe can ask one above the other."""
-        below, apart = self._shifts(width)
+        width = max(tree.widths)
+        below, apart = self._shifts(tree)
         many = max(0, width - 2).bit_length()
         kept = (self.units.bits - 1 - many) // apart + 1
         held = (self.units.ratio - below) // apart + 1 if self.units.ratio >= below else 0
@@ -145,7 +152,7 @@ class Proof:
 
     def _stacked(self, tree: OrderTree, questions: Questions, levels: int) -> bool:
         """Ask questions one above the other, far apart in the tree, lower ones with larger M."""
-        below, apart = self._shifts(max(tree.widths))
+        below, apart = self._shifts(tree)
         low, high, place = _intervals(tree)
         todo = np.arange(len(questions))
         rows_used = 0
@@ -218,6 +225,11 @@ class Ask:
     unit: Floats
 
 
+def _is_caterpillar(tree: OrderTree) -> bool:
+    """Say whether every step adds two values, one of which at least is an element."""
+    return tree.binary and bool((tree.kids.reshape(-1, 2).min(1) < tree.leaves).all())
+
+
 def _count_layers(tree: OrderTree) -> int:
     widest = max(tree.widths)
     pairs = widest * (widest - 1) // 2 if widest > 2 else 0
@@ -228,12 +240,12 @@ def _stand_ins(tree: OrderTree, smallest: bool) -> list[int]:
     """Return the element that stands for each node: that of its first or its smallest child."""
     found = list(range(tree.leaves))
     if tree.binary and not smallest:
-        for a in tree.kids[::2].tolist():
+        for a in tree.pairs[0]:
             found.append(found[a])
         return found
     sizes = tree.sizes
     if tree.binary:
-        for a, b in tree.kids.reshape(-1, 2).tolist():
+        for a, b in zip(*tree.pairs, strict=True):
             found.append(found[a if sizes[a] <= sizes[b] else b])
         return found
     for step in tree.steps:
@@ -258,6 +270,9 @@ def _questions(tree: OrderTree, smallest: bool) -> Questions:
             v = kids[inner, k] - n
             others = stand[np.delete(kids[inner], k, 1)]
             a, b = stand[tree.kids[starts[v]]], stand[tree.kids[starts[v] + 1]]
+            if smallest and tree.binary:  # -M where more comes before it
+                turned = tree.kids[starts[v]] >= n
+                a, b = np.where(turned, b, a), np.where(turned, a, b)
             columns.append((a, b, others, True, layer[inner] + k, v))
         for k, (i, j) in enumerate(zip(*np.triu_indices(width, 1), strict=True)):
             if k >= pairs:
@@ -282,13 +297,18 @@ def _questions(tree: OrderTree, smallest: bool) -> Questions:
 
 def _intervals(tree: OrderTree) -> tuple[Ints, Ints, Ints]:
     """Return for each step the places of its elements, first and end, and the place of each."""
-    n, steps, sizes = tree.leaves, tree.steps, tree.sizes
-    first = [0] * (n + len(steps))
-    for position in range(len(steps) - 1, -1, -1):
-        at = first[n + position]
-        for kid in steps[position]:
-            first[kid] = at
-            at += sizes[kid]
+    n, sizes = tree.leaves, tree.sizes
+    first = [0] * (n + len(tree))
+    if tree.binary:
+        for at, a, b in zip(range(len(first) - 1, n - 1, -1), *tree.turned_pairs, strict=True):
+            first[a] = start = first[at]
+            first[b] = start + sizes[a]
+    else:
+        for position, step in zip(range(len(tree) - 1, -1, -1), reversed(tree.steps), strict=True):
+            start = first[n + position]
+            for kid in step:
+                first[kid] = start
+                start += sizes[kid]
     low = np.array(first[n:])
     return low, low + np.array(sizes[n:]), np.array(first[:n])
 
@@ -311,22 +331,21 @@ def _compatible(
     """
     table = np.full((levels, rows), -1)
     table[level, row] = todo
+    there = table >= 0
     fine = np.zeros((levels, rows), bool)
-    ends = np.stack([questions.plus, questions.minus], 1)
+    units = np.where(there[:, :, None], questions.units[table], -1)
+    ends = np.stack([questions.plus[table], questions.minus[table]], 2)
+    own = np.concatenate([ends, units], 2)
+    at = np.where(units >= 0, place[units], -1)
+    begin, end = low[questions.meet[table]], high[questions.meet[table]]
     for i in range(levels):
-        mine = table[i]
-        there = mine >= 0
-        good = there.copy()
-        units = np.where(there[:, None], questions.units[mine], -1)
-        own = np.concatenate([ends[mine], units], 1)
-        for k in range(i):
-            other = table[k]
-            both = there & fine[k]
-            theirs = np.concatenate([ends[other], questions.units[other]], 1)
-            shared = (own[:, :, None] == theirs[:, None, :]) & (own >= 0)[:, :, None]
-            at = place[units]
-            meet = questions.meet[other]
-            taken = (at >= low[meet][:, None]) & (at < high[meet][:, None]) & (units >= 0)
-            good &= ~(both & (shared.any((1, 2)) | taken.any(1)))
-        fine[i] = good
+        bad = np.zeros(rows, bool)
+        for j in range(own.shape[2]):
+            mine = own[i, :, j]
+            shared = ((own[:i] == mine[:, None]).any(2) & (mine >= 0)) & fine[:i]
+            bad |= shared.any(0)
+        for j in range(units.shape[2]):
+            taken = (at[i, :, j] >= begin[:i]) & (at[i, :, j] < end[:i]) & fine[:i]
+            bad |= taken.any(0)
+        fine[i] = there[i] & ~bad
     return fine[level, row]

@@ -33,7 +33,8 @@ def text(order: Order, drawn: bool | None = None) -> str:
         stored = f", stored as {order.result}" if order.result != order.accumulator else ""
         seen = f"{order.accumulator}{stored}: gives the function's bits on random vectors"
         lines.append(_row("accumulator", seen))
-    calls = f"{_count(order.calls, 'call')}, {_count(order.probes, 'probe')}"
+    checks = f" ({order.checks:,} of them to check)" if order.checks else ""
+    calls = f"{_count(order.calls, 'call')}{checks}, {_count(order.probes, 'probe')}"
     lines.append(_row("found", f"{order.method}: {calls}"))
     lines += [_row("note", note) for note in order.notes]
     shown = "".join(f"{line}\n" for line in lines)
@@ -80,6 +81,7 @@ def as_json(order: Order) -> dict[str, Any]:
         "step_digits": order.step_digits,
         "method": order.method,
         "calls": order.calls,
+        "checks": order.checks,
         "probes": order.probes,
         "notes": list(order.notes),
     }

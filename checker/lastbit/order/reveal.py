@@ -6,10 +6,12 @@ and this shape of call; a library may choose another for others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+
+import numpy as np
 
 from lastbit.errors import InputError, Problem
 from lastbit.formats import Format, format_of
@@ -24,8 +26,10 @@ from lastbit.order.checks import (
     without_tree,
 )
 from lastbit.order.draw import difference_text
+from lastbit.order.familiar import familiar
 from lastbit.order.findings import EXACT, NO_TREE, MisfitError, NoTreeError
 from lastbit.order.guess import Guess
+from lastbit.order.members import small_tree
 from lastbit.order.probe import Prober
 from lastbit.order.proof import Proof
 from lastbit.order.recognise import recognise, renamed
@@ -37,7 +41,9 @@ from lastbit.schedule import Schedule, ScheduleError, parse_schedule
 from lastbit.schedule import deterministic as deterministic_schedule
 
 GUESSED: Final = 96  # elements from which a guess saves calls
+SMALL: Final = 26  # elements of which one result can name every one
 MOST: Final = 16_384
+LARGEST: Final = 1 << 28  # elements of one call
 ROOMS: Final = (10, 7, 3)  # digits to count with, where more were too many
 
 
@@ -52,6 +58,8 @@ class Order:
         rows: the rows of every call, or None for a vector alone.
         method: `guessed and proved`, or `searched`.
         calls: how often the function was called.
+        checks: how many of these calls did not look for the tree: they made sure that batches and
+            repeated calls give the same bits, and that the tree gives the function's own.
         probes: how many vectors it was given that answered a question.
         accumulator: the format with which the tree gives the function's bits on random vectors;
             None where no format does, or where steps have several terms.
@@ -66,6 +74,7 @@ class Order:
     rows: int | None = None
     method: str = ""
     calls: int = 0
+    checks: int = 0
     probes: int = 0
     accumulator: str | None = None
     result: str | None = None
@@ -173,7 +182,8 @@ def reveal_order(
     prober = Prober(target, n, fmt, rows, seed, one_by_one)
     if n == 1:
         return Order(target.label, tree_of_steps(1, []), fmt, rows, "one element")
-    return _revealed(prober, repeats)
+    with np.errstate(all="ignore"):
+        return _revealed(prober, repeats)
 
 
 def order_of_schedule(text: str, n: int, format: str = "f32") -> Order:  # noqa: A002
@@ -197,6 +207,9 @@ def _require(n: int, rows: int | None, axis: int) -> None:
         problems.append(Problem(f"n is {n}", f"Allowed: 1 to {MOST}."))
     if rows is not None and rows < 1:
         problems.append(Problem(f"rows is {rows}", "Allowed: 1 and above."))
+    elif rows is not None and 1 <= n <= MOST and rows * n > LARGEST:
+        allowed = f"Allowed for {n} elements: 1 to {LARGEST // n}."
+        problems.append(Problem(f"rows is {rows}", allowed))
     if axis not in (-1, 0):
         problems.append(Problem(f"axis is {axis}", "Allowed: -1 and 0."))
     if problems:
@@ -205,20 +218,29 @@ def _require(n: int, rows: int | None, axis: int) -> None:
 
 def _revealed(prober: Prober, repeats: int) -> Order:
     fmt = prober.format
+    units: Units | None = None
+    prober.start()
+    vectors, sums = deterministic(prober, repeats)
+    started = prober.calls
     try:
-        prober.start()
-        units = _units(prober)
-        vectors, sums = deterministic(prober, repeats)
+        units = Units(prober)
         tree, method = _found(prober, units)
-        stands_up(prober, units, tree)
-        digits = step_digits(prober, units, tree)
+        revealed = prober.calls
+        acc, result = accumulator(tree, decode_array(vectors, fmt), fmt, sums)
+        digits = None
+        if acc is None:
+            # No sum was foretold yet, so the tree has to stand up in other ways.
+            units.check()
+            stands_up(prober, units, tree)
+            digits = step_digits(prober, units, tree)
     except MisfitError as misfit:
-        raise without_tree(prober, misfit.reason) from None
-    acc, result = accumulator(tree, decode_array(vectors, fmt), sums)
+        raise _without_tree(prober, units, misfit.reason) from None
+    except NoTreeError as error:
+        raise _seen(prober, error) from None
     if tree.binary and acc is None and tree.leaves > 2:
-        error = without_tree(prober, "")
-        if error.kind != NO_TREE:
-            raise error
+        found = without_tree(prober, "")
+        if found.kind != NO_TREE:
+            raise found
         prober.notes.append(
             "its bits on random vectors are not those of this tree with accumulators of one format:"
             " levels of different formats, or wider ones inside, may be at work"
@@ -230,6 +252,7 @@ def _revealed(prober: Prober, repeats: int) -> Order:
         prober.rows,
         method,
         prober.calls,
+        prober.calls - (revealed - started),
         prober.probes,
         acc,
         result,
@@ -238,16 +261,41 @@ def _revealed(prober: Prober, repeats: int) -> Order:
     )
 
 
-def _units(prober: Prober) -> Units:
-    """Return the numbers for probes, or say why nothing is lost beside M."""
-    try:
-        return Units(prober)
-    except NoTreeError as error:
+def _without_tree(prober: Prober, units: Units | None, reason: str) -> NoTreeError:
+    """Return why a function has no tree, whose sizes fit none.
+
+    Raises:
+        InputError: the function does not add.
+    """
+    if units is not None:
+        try:
+            units.check()
+        except MisfitError as misfit:
+            reason = misfit.reason
+        except NoTreeError as error:
+            return _seen(prober, error)
+    return without_tree(prober, reason)
+
+
+def _seen(prober: Prober, error: NoTreeError) -> NoTreeError:
+    """Return why nothing is lost beside M, where random vectors say more about that."""
+    if error.kind == EXACT:
         for kind, seen in seen_in_vectors(prober):
             if kind != EXACT:
-                raise NoTreeError(error.label, kind, seen) from None
+                return NoTreeError(error.label, kind, seen)
             break
-        raise
+    return error
+
+
+def _guesses(prober: Prober, search: Search) -> Iterator[Callable[[], OrderTree | None]]:
+    """Yield ways to guess the tree that cost fewer calls than a search, the cheapest first."""
+    if prober.n >= GUESSED or not prober.batched:
+        codes, sums = prober.canaries, prober.alone
+        yield lambda: familiar(decode_array(codes, prober.format), sums)
+    if prober.n >= GUESSED:
+        yield Guess(search).tree
+    if not prober.batched and prober.n > SMALL:
+        yield search.flat
 
 
 def _found(prober: Prober, units: Units) -> tuple[OrderTree, str]:
@@ -257,13 +305,17 @@ def _found(prober: Prober, units: Units) -> tuple[OrderTree, str]:
         MisfitError: there is none.
     """
     search = Search(prober, units)
-    if prober.n >= GUESSED:
+    for guess in _guesses(prober, search):
         try:
-            guess = Guess(search).tree()
-            if Proof(prober, units).holds(guess):
-                return guess, "guessed and proved"
+            tree = guess()
+            if tree is not None and Proof(prober, units).holds(tree):
+                return tree, "guessed and proved"
         except MisfitError:
             pass
+    if not prober.batched and prober.n <= SMALL and units.wide:
+        tree = small_tree(prober, units)
+        if tree is not None:
+            return tree, "searched"
     rooms: Sequence[int] = [units.room, *(room for room in ROOMS if room < units.room)]
     for room in rooms:
         try:

@@ -175,6 +175,25 @@ class Search:
             found += level
         return _assembled(self.prober.n, found)
 
+    def flat(self) -> OrderTree | None:
+        """Return the tree in which all that element 0 meets together is added in one step.
+
+        Returns:
+            None where it is known to be no such tree.
+
+        Raises:
+            MisfitError: the sizes of clusters fit no tree.
+        """
+        whole = Cluster(np.arange(self.prober.n), -1)
+        self._group(whole, self.outside(whole, whole.members[1:]))
+        node, steps = 0, []
+        for group in whole.inner:
+            if len(group.members) > 1 and self.outside(group, group.members[-1:])[0]:
+                return None
+            steps.append([node, *group.members.tolist()])
+            node = self.prober.n + len(steps) - 1
+        return tree_of_steps(self.prober.n, steps)
+
     def outside(self, cluster: Cluster, others: Ints) -> Ints:
         """Return for each other element how many units stay out of where the pivot meets it."""
         whole = len(cluster.members) == self.prober.n and cluster.pivot == 0

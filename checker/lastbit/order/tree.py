@@ -56,6 +56,16 @@ class OrderTree:
         return found
 
     @cached_property
+    def pairs(self) -> tuple[list[int], list[int]]:
+        """The first and the second child of each step, where all have two."""
+        return self.kids[::2].tolist(), self.kids[1::2].tolist()
+
+    @property
+    def turned_pairs(self) -> tuple[Iterator[int], Iterator[int]]:
+        """The children of each step, the root first, where all have two."""
+        return reversed(self.pairs[0]), reversed(self.pairs[1])
+
+    @cached_property
     def canonical(self) -> OrderTree:
         """The same tree: children by their least element, and steps depth first."""
         n, steps = self.leaves, self.steps
@@ -93,7 +103,7 @@ class OrderTree:
         """For elements and then steps, the most steps from there down to an element."""
         found = [0] * self.leaves
         if self.binary:  # the most common case, and the largest trees
-            for a, b in self.kids.reshape(-1, 2).tolist():
+            for a, b in zip(*self.pairs, strict=True):
                 x, y = found[a], found[b]
                 found.append((x if x > y else y) + 1)
             return found
@@ -106,7 +116,7 @@ class OrderTree:
         """For elements and then steps, how many elements are under each."""
         found = [1] * self.leaves
         if self.binary:
-            for a, b in self.kids.reshape(-1, 2).tolist():
+            for a, b in zip(*self.pairs, strict=True):
                 found.append(found[a] + found[b])
             return found
         for step in self.steps:

@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lastbit.errors import InputError, Problem
-from lastbit.formats import Format, encode, scale2
+from lastbit.formats import FORMATS, Format, encode, scale2
 from lastbit.order.findings import EXACT, MisfitError, NoTreeError
 from lastbit.order.probe import Prober
 from lastbit.round_array import Codes
 
 WIDE_TOP, WIDE_UNIT = 120, -20
 EXACT_BITS = 53  # results are compared as binary64
+DIGITS = 53, 24, 11, 8  # of accumulators that are common
+NARROWEST = 7  # digits that a sum in any format of eight exponent bits counts with
 
 
 class Units:
@@ -34,9 +36,12 @@ class Units:
         top: log2 of M.
         low: log2 of the unit.
 
+    In a wide format both are known. In a narrow one what the function loses is measured first.
+
     Raises:
         InputError: the function does not return the only number that is not zero.
-        NoTreeError: nothing is lost beside M, or what is lost fits no tree.
+        NoTreeError: nothing is lost beside M.
+        MisfitError: what is lost fits no tree.
     """
 
     def __init__(self, prober: Prober) -> None:
@@ -45,9 +50,22 @@ class Units:
         self.wide = fmt.emax >= WIDE_TOP + 1 and fmt.emin <= WIDE_UNIT
         self.top = WIDE_TOP if self.wide else fmt.emax
         self.low = WIDE_UNIT if self.wide else fmt.quantum(fmt.emin)
-        self._check_unit(fmt)
         self._codes: dict[tuple[int, bool], int] = {}
-        self.lost = self._lost() if self.n > 2 else EXACT_BITS
+        self.lost = EXACT_BITS
+        if not self.wide:
+            self.check()
+
+    def check(self) -> None:
+        """Make sure that the function adds, and that something is lost beside M.
+
+        Raises:
+            InputError: the function does not return the only number that is not zero.
+            NoTreeError: nothing is lost beside M.
+            MisfitError: what is lost fits no tree.
+        """
+        self._check_unit(self.prober.format)
+        if self.n > 2:
+            self.lost = self._lost()
 
     @property
     def ratio(self) -> int:
@@ -56,31 +74,44 @@ class Units:
 
     @cached_property
     def bits(self) -> int:
-        """The binary digits that a result and every accumulator on its way keep exactly."""
+        """Binary digits that a result and every accumulator on its way keep exactly.
+
+        In wide formats those of the widest common accumulator, in narrow ones all that are kept.
+        """
         pairs = {(0, 1), (0, self.n - 1), (self.n // 2, self.n - 1)}
         chosen = sorted(pair for pair in pairs if pair[0] < pair[1] < self.n)
         if not chosen:
             return EXACT_BITS
 
-        def exact(ks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        def exact(ks: NDArray[np.int64], pairs: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
             def fill(block: Codes, start: int, stop: int) -> None:
                 for row, i in enumerate(range(start, stop)):
-                    block[row, chosen[i][0]] = self.code(self.low + int(ks[i]))
-                    block[row, chosen[i][1]] = self.code(self.low)
+                    block[row, pairs[i][0]] = self.code(self.low + int(ks[i]))
+                    block[row, pairs[i][1]] = self.code(self.low)
 
             wanted = (2.0**ks + 1) * 2.0**self.low
-            held: NDArray[np.bool_] = self.prober.run(len(chosen), fill) == wanted
+            held: NDArray[np.bool_] = self.prober.run(len(pairs), fill) == wanted
             return held
 
-        most = min(self.ratio, EXACT_BITS) - 1
-        return int(_last_true(exact, len(chosen), 0, most).min()) + 1
+        if not self.wide:
+            most = min(self.ratio, EXACT_BITS) - 1
+            return int(_last_true(lambda ks: exact(ks, chosen), len(chosen), 0, most).min()) + 1
+        most = max(self.prober.format.precision, FORMATS["f32"].precision)
+        common = [digits for digits in DIGITS if digits <= most]
+        if self.prober.batched:
+            ks = np.repeat(common, len(chosen)) - 1
+            rows = exact(ks, chosen * len(common)).reshape(len(common), -1)
+            held = (bool(row.all()) for row in rows)
+        else:
+            held = (bool(exact(np.array([digits - 1]), chosen[-1:])[0]) for digits in common)
+        return next((digits for digits, good in zip(common, held, strict=False) if good), NARROWEST)
 
     @cached_property
     def room(self) -> int:
         """The binary digits that a count of units may have."""
         below = self.ratio - self.lost - 1
-        if self.wide and self.n <= (64 if self.prober.batched else 24):
-            return min(below, 7)  # every format of eight exponent bits counts that far
+        if self.wide and self.n <= 64 and self.prober.batched:
+            return min(below, NARROWEST)
         return max(0, min(self.bits, below))
 
     def code(self, exponent: int, negative: bool = False) -> int:
@@ -147,12 +178,24 @@ class Units:
 
     @cached_property
     def sharp(self) -> int:
-        """How far below M a term is lost, measured in wide formats too."""
+        """How far below M a term is lost, measured in wide formats too.
+
+        Raises:
+            NoTreeError: nothing is lost.
+        """
         if not self.wide:
             return self.lost
         a, b, c = 0, self.n // 2, self.n - 1
         asked = [(a, b, c), (c, a, b), (b, c, a)]
+        # Rounding to nearest loses the first, steps of matrix units the next ones.
+        tried = [self.bits + 1, self.bits + 2, self.bits + 3, EXACT_BITS + 1]
+        for part in [tried] if self.prober.batched else [[k] for k in tried]:
+            kept = self._kept(asked * len(part), np.repeat(part, 3)).reshape(-1, 3).sum(1)
+            if (kept == 1).any():
+                return part[int(np.argmax(kept == 1))]
         ks = _last_true(lambda ks: self._kept(asked, ks), 3, 0, self.ratio)
+        if (ks == self.ratio).all():
+            raise self._nothing_lost()
         return int(ks[ks < self.ratio].max()) + 1
 
     def _kept(self, asked: Sequence[tuple[int, ...]], ks: NDArray[np.int64]) -> NDArray[np.bool_]:
