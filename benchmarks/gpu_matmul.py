@@ -1,14 +1,16 @@
 """Compare and time matrix products on an NVIDIA H200: real kernels, and their prediction.
 
-    python benchmarks/gpu_matmul.py --out report.json [--size 1024] [--skip-times]
+    python benchmarks/gpu_matmul.py --out reports/h200/matmul.json
 
-1. Products of `tl.dot`, torch.mm and torch._scaled_mm, of random bits, normal numbers and numbers
-   of very different size, against the predicted bits: size x size outputs for each; 1024 gives
-   more than ten million in all. The prediction is computed on the GPU, and a part of it by numpy.
-2. The speed of the prediction on the GPU, for several tiles of the kernel, in trillion
-   multiply-adds a second; 2 are wanted.
+1. Products of `tl.dot`, torch.mm and torch._scaled_mm, of each draw of operands, against the
+   predicted bits: size x size outputs for each. The prediction is computed on the GPU, and its
+   first rows by numpy too. Bits are compared, those of NaN included.
+2. The speed of the prediction on the GPU, in trillion multiply-adds a second; 2 are wanted. That
+   of the kernel is the median of repeated launches; that of the whole includes the preparation of
+   the operands by numpy.
 
-What differs is searched for among splits of the chain, and reported.
+What differs is searched for among splits of the chain, and reported. The report is written after
+each entry. Exit code 1: something differs and is not explained, or could not be run.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +37,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from gpu_matmuls import bits, on_gpu, scaled_mm, torch_mm, triton_dot
 
 import lastbit
+from lastbit.engine.cuda_chain import TILES, Tile, cuda_chain
 from lastbit.engine.operands import Block
-from lastbit.engine.triton_chain import triton_chain
 from lastbit.formats import format_of
 from lastbit.machines import machine_of
 from lastbit.predicting import DRAWS, draw_codes
 
-TILES = (
-    (64, 64, 8), (64, 64, 4), (32, 64, 4), (32, 128, 4), (64, 128, 8), (128, 64, 8),
-    (32, 128, 8), (16, 128, 4), (32, 32, 2),
-)  # fmt: skip
-BY_NUMPY = 64  # rows of each prediction that numpy computes too
+BY_NUMPY = 16  # rows of each prediction that numpy computes too
+TIMED = (("bf16", True), ("f16", True), ("e4m3fn", True), ("bf16", False), ("e4m3fn", False))
 
 
 def chain(fmt: str) -> str:
@@ -51,18 +53,44 @@ def chain(fmt: str) -> str:
     return f"fused({unit.width}, hopper)"
 
 
-def kernels() -> Iterator[tuple[str, str, int, Callable[[Any, Any], Any], str]]:
-    """Yield what is compared: name, format, K, the call, and the schedule that is predicted."""
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that is compared with its prediction.
+
+    Attributes:
+        name: what computes.
+        formats: of the left and of the right operand.
+        k: the number of products of each output.
+        call: computes the product of two tensors.
+        schedule: that is predicted.
+    """
+
+    name: str
+    formats: tuple[str, str]
+    k: int
+    call: Callable[[Any, Any], Any]
+    schedule: str
+
+
+def kernels() -> Iterator[Kernel]:
+    """Yield what is compared."""
     for fmt in ("bf16", "f16", "e4m3fn", "e5m2"):
         for k in (64, 512):
-            yield "tl.dot", fmt, k, triton_dot, chain(fmt)
+            yield Kernel("tl.dot", (fmt, fmt), k, triton_dot, chain(fmt))
     for fmt in ("bf16", "f16"):
         for k in (64, 1024):
-            yield "torch.mm", fmt, k, torch_mm, chain(fmt)
-    for k in (128, 1024):
-        yield "_scaled_mm fast", "e4m3fn", k, lambda a, b: scaled_mm(a, b, True), chain("e4m3fn")
-        promoted = f"promote(128, f32, inner={chain('e4m3fn')})"
-        yield "_scaled_mm", "e4m3fn", k, lambda a, b: scaled_mm(a, b, False), promoted
+            yield Kernel("torch.mm", (fmt, fmt), k, torch_mm, chain(fmt))
+    step = chain("e4m3fn")
+    promoted = f"promote(128, f32, inner={step})"
+    for left in ("e4m3fn", "e5m2"):
+        for k in (128, 1024):
+            for name, fast, schedule in (
+                ("torch._scaled_mm, fast accumulation", True, step),
+                ("torch._scaled_mm", False, promoted),
+            ):
+                yield Kernel(
+                    name, (left, "e4m3fn"), k, lambda a, b, f=fast: scaled_mm(a, b, f), schedule
+                )
 
 
 def others(fmt: str) -> Iterator[str]:
@@ -74,104 +102,184 @@ def others(fmt: str) -> Iterator[str]:
             yield f"split({n}, tile={tile}, deal=interleaved, inner={step}, outer=seq)"
 
 
-def compared(
-    name: str,
-    fmt: str,
-    k: int,
-    call: Callable[[Any, Any], Any],
-    schedule: str,
-    draw: str,
-    size: int,
-) -> dict[str, Any]:
+def compared(kernel: Kernel, draw: str, size: int) -> dict[str, Any]:
     """Compare one kernel on one kind of operands with its prediction."""
-    rng = np.random.default_rng([k, DRAWS.index(draw)])
-    a, b = (draw_codes(shape, format_of(fmt), draw, rng) for shape in ((size, k), (k, size)))
-    seen = bits(call(on_gpu(a, fmt), on_gpu(b, fmt)))
-    predicted = lastbit.predict_matmul(a, b, "hopper", fmt, schedule, device="cuda")
-    by_numpy = lastbit.predict_matmul(a[:BY_NUMPY], b, "hopper", fmt, schedule)
+    rng = np.random.default_rng([kernel.k, DRAWS.index(draw)])
+    shapes = (size, kernel.k), (kernel.k, size)
+    a, b = (
+        draw_codes(shape, format_of(fmt), draw, rng)
+        for shape, fmt in zip(shapes, kernel.formats, strict=True)
+    )
+    seen = bits(kernel.call(*(on_gpu(x, f) for x, f in zip((a, b), kernel.formats, strict=True))))
+
+    def predict(rows: int, schedule: str, device: str | None) -> Any:
+        return lastbit.predict_matmul(
+            a[:rows], b, "hopper", kernel.formats, schedule, device=device
+        )
+
+    predicted = predict(size, kernel.schedule, "cuda")
+    by_numpy = predict(BY_NUMPY, kernel.schedule, None)
+    values = seen.view(np.float32)
     differ = seen != predicted
-    nan = np.isnan(seen.view(np.float32))
     out = {
-        "kernel": name, "format": fmt, "k": k, "operands": draw, "schedule": schedule,
-        "outputs": int(seen.size), "nan": int(nan.sum()), "differ": int(differ.sum()),
+        "kernel": kernel.name,
+        "formats": ",".join(dict.fromkeys(kernel.formats)),
+        "k": kernel.k,
+        "operands": draw,
+        "schedule": kernel.schedule,
+        "outputs": int(seen.size),
+        "nan": int(np.isnan(values).sum()),
+        "infinite": int(np.isinf(values).sum()),
+        "distinct": len(np.unique(seen)),
+        "differ": int(differ.sum()),
+        "by_numpy": int(by_numpy.size),
         "numpy_differs": int((by_numpy != predicted[:BY_NUMPY]).sum()),
-    }  # fmt: skip
+    }
     if differ.any():
         place = tuple(int(i) for i in np.argwhere(differ)[0])
-        out["first"] = {
-            "at": place, "seen": f"{seen[place]:#010x}", "predicted": f"{predicted[place]:#010x}"
-        }  # fmt: skip
+        codes = {"seen": seen[place], "predicted": predicted[place]}
+        out["first"] = {"at": place, **{key: f"{code:#010x}" for key, code in codes.items()}}
         out["explained_by"] = [
             other
-            for other in others(fmt)
-            if (lastbit.predict_matmul(a[:8], b, "hopper", fmt, other) == seen[:8]).all()
+            for other in others(kernel.formats[0])
+            if (predict(8, other, "cuda") == seen[:8]).all()
         ]
     return out
 
 
-def timed(fmt: str, size: int, tile: tuple[int, int, int], narrow: bool) -> float:
-    """Return trillion multiply-adds a second of the kernel on square operands."""
-    rng = np.random.default_rng(0)
+@lru_cache(maxsize=1)
+def blocks_of(fmt: str, size: int, draw: str) -> tuple[Block, Block]:
+    """Return square operands."""
+    rng, made = np.random.default_rng(0), format_of(fmt)
+    left, right = (draw_codes((size, size), made, draw, rng) for _ in range(2))
+    return Block(left, made, 0), Block(right, made, 1)
+
+
+def timed(fmt: str, size: int, narrow: bool, tile: Tile) -> dict[str, Any]:
+    """Return the speed of the kernel on square operands."""
     unit = machine_of("hopper").unit(fmt)
-    operands = []
-    for side in (0, 1):
-        block = Block(draw_codes((size, size), format_of(fmt), "normal", rng), format_of(fmt), side)
-        values = block.scaled if narrow else block.values
-        exponents = block.bytes if narrow else block.exponents
-        operands += [torch.from_numpy(values).cuda()]
-        operands += [torch.from_numpy(exponents.astype(np.int32)).cuda()]
+    draw = "normal" if narrow else "finite"
+    blocks = blocks_of(fmt, size, draw)
+    a, b = (torch.from_numpy(x.scaled if narrow else x.singles).cuda() for x in blocks)
 
     def run() -> Any:
-        return triton_chain(unit, *operands, narrow, tile)
+        return cuda_chain(unit, a, b, blocks, narrow, tile)
 
-    milliseconds = triton.testing.do_bench(run, warmup=100, rep=500, return_mode="median")
-    return size**3 / milliseconds / 1e9
+    milliseconds = triton.testing.do_bench(run, warmup=50, rep=250, return_mode="median")
+    return {
+        "what": f"kernel, {'narrow' if narrow else 'wide'} form",
+        "format": fmt,
+        "operands": draw,
+        "size": [size] * 3,
+        "tile": str(tile),
+        "milliseconds": round(milliseconds, 3),
+        "trillion_multiply_adds_a_second": round(size**3 / milliseconds / 1e9, 3),
+    }
+
+
+def whole(fmt: str, size: int) -> dict[str, Any]:
+    """Return the speed of `predict_matmul` with a device, from codes to codes."""
+    rng = np.random.default_rng(0)
+    a, b = (draw_codes((size, size), format_of(fmt), "normal", rng) for _ in range(2))
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        lastbit.predict_matmul(a, b, "hopper", fmt, device="cuda")
+        seconds.append(time.perf_counter() - start)
+    return {
+        "what": "predict_matmul with device",
+        "format": fmt,
+        "operands": "normal",
+        "size": [size] * 3,
+        "milliseconds": round(1000 * min(seconds), 1),
+        "trillion_multiply_adds_a_second": round(size**3 / min(seconds) / 1e12, 3),
+    }
+
+
+def driver() -> str:
+    """Return the version of the NVIDIA driver."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+
+
+class Report:
+    """The report, written again with each entry."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.failed = False
+        self.content: dict[str, Any] = {
+            "schema": "lastbit.gpu_matmul/1",
+            "command": " ".join(["python", *sys.argv]),
+            "device": torch.cuda.get_device_name(),
+            "driver": driver(),
+            "date": date.today().isoformat(),
+            "torch": torch.__version__,
+            "triton": triton.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            "outputs": 0,
+            "nan": 0,
+            "differ": 0,
+            "by_numpy": 0,
+            "numpy_differs": 0,
+            "products": [],
+            "speed": [],
+        }
+
+    def add(self, part: str, entry: dict[str, Any]) -> None:
+        """Add an entry, and write."""
+        self.content[part].append(entry)
+        for key in ("outputs", "nan", "differ", "by_numpy", "numpy_differs"):
+            self.content[key] += entry.get(key, 0)
+        unexplained = bool(entry.get("differ")) and not entry.get("explained_by")
+        self.failed |= unexplained or bool(entry.get("numpy_differs")) or "error" in entry
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
+        print(json.dumps(entry), flush=True)
+
+
+def attempt(call: Callable[[], dict[str, Any]], **what: Any) -> dict[str, Any]:
+    """Return an entry, or the error instead of it."""
+    try:
+        return call()
+    except Exception as error:
+        traceback.print_exc()
+        return {**what, "error": repr(error)[:300]}
+
+
+def read_tile(text: str) -> Tile:
+    """Return a tile, given as down,across,rows,columns,blocks."""
+    return Tile(*(int(number) for number in text.split(",")))
 
 
 def main() -> int:
     """Write the report; return 1 when something differs and is not explained."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", required=True, help="the report, JSON")
+    parser = argparse.ArgumentParser(description="Compare and time matrix products.")
+    parser.add_argument("--out", required=True, type=Path, help="the report, JSON")
     parser.add_argument("--size", type=int, default=1024, help="rows and columns of each product")
     parser.add_argument("--times", type=int, default=4096, help="size of the products timed")
-    parser.add_argument("--skip-times", action="store_true")
+    parser.add_argument("--skip-products", action="store_true")
+    parser.add_argument("--tile", type=read_tile, action="append", default=[], help="timed too")
     given = parser.parse_args()
-    report: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(), "date": date.today().isoformat(),
-        "torch": torch.__version__, "triton": triton.__version__, "numpy": np.__version__,
-        "python": platform.python_version(), "products": [], "speed": [],
-    }  # fmt: skip
-    failed = False
-    for name, fmt, k, call, schedule in kernels():
+    report = Report(given.out)
+    for kernel in () if given.skip_products else kernels():
         for draw in DRAWS:
-            start = time.perf_counter()
-            try:
-                entry = compared(name, fmt, k, call, schedule, draw, given.size)
-            except Exception as error:
-                traceback.print_exc()
-                entry = {"kernel": name, "format": fmt, "k": k, "operands": draw,
-                         "error": repr(error)[:300]}  # fmt: skip
-            report["products"].append(entry)
-            explained = not entry.get("differ", 1) or bool(entry.get("explained_by"))
-            failed |= not explained or bool(entry.get("numpy_differs"))
-            print(f"{time.perf_counter() - start:6.1f} s  {entry}", flush=True)
-    for fmt, narrow in (
-        () if given.skip_times else (("bf16", True), ("e4m3fn", True), ("bf16", False))
-    ):
-        for tile in TILES:
-            try:
-                speed: Any = round(timed(fmt, given.times, tile, narrow), 3)
-            except Exception as error:
-                speed = repr(error)[:200]
-            entry = {"format": fmt, "narrow": narrow, "tile": tile, "tera_mac_s": speed}
-            report["speed"].append(entry)
-            print(entry, flush=True)
-    total = sum(entry.get("outputs", 0) for entry in report["products"])
-    differ = sum(entry.get("differ", 0) for entry in report["products"])
-    report["outputs"], report["differ"] = total, differ
-    Path(given.out).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"{total:,} outputs compared, {differ:,} differ; written to {given.out}")
-    return int(failed)
+            what = {"kernel": kernel.name, "formats": kernel.formats, "k": kernel.k}
+            entry = attempt(lambda k=kernel, d=draw: compared(k, d, given.size), **what)
+            report.add("products", entry)
+    for fmt, narrow in TIMED:
+        for tile in (TILES[narrow], *given.tile):
+            entry = attempt(
+                lambda f=fmt, n=narrow, t=tile: timed(f, given.times, n, t),
+                format=fmt,
+                tile=str(tile),
+            )
+            report.add("speed", entry)
+    report.add("speed", attempt(lambda: whole("bf16", given.times), format="bf16"))
+    content = report.content
+    print(f"{content['outputs']:,} outputs, {content['differ']:,} differ; {given.out}")
+    return int(report.failed)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from lastbit.rounding import Rounding
 from lastbit.schedule import parse_schedule
 
 ANYWHERE: Final = ("ieee", "ieee_fma")  # processors without matrix units are part of every machine
-Draw: TypeAlias = Literal["normal", "wide", "bits"]
-DRAWS: Final = ("normal", "wide", "bits")
+Draw: TypeAlias = Literal["normal", "wide", "finite", "bits"]
+DRAWS: Final = ("normal", "wide", "finite", "bits")
 
 
 @dataclass(frozen=True)
@@ -226,11 +226,17 @@ def draw_codes(shape: Sequence[int], fmt: Format, draw: str, rng: np.random.Gene
         shape: their shape.
         fmt: their format.
         draw: `normal`, the normal distribution, rounded; `wide`, that times powers of two from half
-            the exponent range of the format; `bits`, random bits, NaN and infinities included.
+            the exponent range of the format; `bits`, random bits, NaN and infinities included;
+            `finite`, random bits but for the highest of the exponent, which is 0: subnormal numbers
+            and those below 2, so that no sum of products overflows.
         rng: the source of the draws.
     """
-    if draw == "bits":
+    if draw in ("bits", "finite"):
         codes = rng.integers(0, 1 << fmt.bits, tuple(shape), np.uint64)
+        if draw == "finite":
+            codes &= np.uint64(~(1 << (fmt.bits - 1 - fmt.signed)) & ((1 << fmt.bits) - 1))
+            if not fmt.has_negative_zero:  # its code may be that of NaN
+                codes[codes == 1 << (fmt.bits - 1)] = 0
         return (codes << np.uint64(fmt.padding)).astype(code_type(fmt))
     values = rng.standard_normal(tuple(shape))
     if draw == "wide":

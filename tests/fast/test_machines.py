@@ -264,7 +264,7 @@ def test_the_table_says_what_was_measured() -> None:
         if unit.measurement is not None:
             assert unit.measurement.outputs.keys() == set(unit.inputs)
     text = str(HOPPER.measurement)
-    assert text.startswith("NVIDIA H200, driver 580, torch 2.11.0+cu130, triton 3.6.0, date ")
+    assert text.startswith("NVIDIA H200, driver 580.159.04, torch 2.11.0+cu130, triton 3.6.0, ")
     assert text.endswith(" outputs compared, none differs")
     assert len({unit.name for unit in UNITS}) == len(UNITS)  # a width names one unit
 

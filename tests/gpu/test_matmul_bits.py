@@ -1,7 +1,7 @@
-"""An NVIDIA GPU of the Hopper family gives the predicted bits, and computes them with torch too.
+"""An NVIDIA GPU of the Hopper family gives the predicted bits.
 
-Operands are random bits, normal numbers and numbers of very different size. The script
-`benchmarks/gpu_matmul.py` compares ten million outputs and more.
+Operands are normal numbers, numbers of very different size, and random bits, with NaN and
+infinities or without. `benchmarks/gpu_matmul.py` compares ten million outputs and more.
 """
 
 from __future__ import annotations
@@ -31,14 +31,26 @@ def drawn(fmt: str, draw: str, k: int = K) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
+def assert_same(seen: np.ndarray, predicted: np.ndarray, draw: str) -> None:
+    """Compare all bits, of outputs that tell schedules apart.
+
+    With random bits nearly every sum has a NaN or an infinity among its terms: of the operands in
+    binary16, 31 of 32 are finite, and 384 are with a probability of 5e-6. What is compared then is
+    where NaN and infinities are.
+    """
+    assert seen.tobytes() == predicted.tobytes()
+    if draw == "bits":
+        assert np.isnan(seen.view(np.float32)).sum() > SIZE
+    else:
+        assert len(np.unique(seen)) > 1000
+
+
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("fmt", ["bf16", "f16", "e4m3fn", "e5m2"])
 def test_triton_gives_the_chain(fmt: str, draw: str) -> None:
     a, b = drawn(fmt, draw)
     seen = bits(triton_dot(on_gpu(a, fmt), on_gpu(b, fmt)))
-    predicted = lastbit.predict_matmul(a, b, "hopper", fmt)
-    assert len(np.unique(seen)) > 1000
-    assert seen.tobytes() == predicted.tobytes()
+    assert_same(seen, lastbit.predict_matmul(a, b, "hopper", fmt), draw)
 
 
 @pytest.mark.parametrize("draw", DRAWS)
@@ -46,7 +58,7 @@ def test_triton_gives_the_chain(fmt: str, draw: str) -> None:
 def test_torch_mm_gives_the_chain(fmt: str, draw: str) -> None:
     a, b = drawn(fmt, draw)
     seen = bits(torch_mm(on_gpu(a, fmt), on_gpu(b, fmt)))
-    assert seen.tobytes() == lastbit.predict_matmul(a, b, "hopper", fmt).tobytes()
+    assert_same(seen, lastbit.predict_matmul(a, b, "hopper", fmt), draw)
 
 
 @pytest.mark.parametrize("draw", DRAWS)
@@ -56,19 +68,5 @@ def test_scaled_mm_gives_the_chain_or_its_promotion(
 ) -> None:
     a, b = drawn("e4m3fn", draw, 512)
     seen = bits(scaled_mm(on_gpu(a, "e4m3fn"), on_gpu(b, "e4m3fn"), fast))
-    assert seen.tobytes() == lastbit.predict_matmul(a, b, "hopper", "e4m3fn", schedule).tobytes()
-
-
-@pytest.mark.parametrize("draw", DRAWS)
-@pytest.mark.parametrize(("fmt", "schedule"), [
-    ("bf16", "fused(16, hopper)"),
-    ("f16", "split(3, tile=32, inner=fused(16, hopper), outer=seq)"),
-    ("e4m3fn", "promote(128, f32, inner=fused(32, hopper))"),
-    ("e5m2", "split(2, tile=32, deal=interleaved, inner=fused(32, hopper), outer=seq)"),
-])  # fmt: skip
-def test_the_gpu_computes_the_bits_of_numpy(fmt: str, schedule: str, draw: str) -> None:
-    a, b = drawn(fmt, draw)
-    by_numpy = lastbit.predict_matmul(a, b, "hopper", fmt, schedule)
-    assert by_numpy.tobytes() == lastbit.predict_matmul(
-        a, b, "hopper", fmt, schedule, device="cuda"
-    ).tobytes()  # fmt: skip
+    predicted = lastbit.predict_matmul(a, b, "hopper", "e4m3fn", schedule)
+    assert_same(seen, predicted, draw)

@@ -30,7 +30,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lastbit.engine.operands import BYTE_BIAS, SPREAD, Block, Single
+from lastbit.engine.operands import BYTE_BIAS, SPREAD, Block, Ranged, Single
 from lastbit.engine.tape import Chain
 from lastbit.formats import F32
 
@@ -40,7 +40,7 @@ MOST_DIGITS: Final = 24
 Integers = NDArray[np.int32]
 
 
-def fits(chain: Chain, left: Block, right: Block) -> bool:
+def fits(chain: Chain, left: Ranged, right: Ranged) -> bool:
     """Return whether a chain over two blocks can be computed in binary32, exactly."""
     unit, f = chain.unit, chain.unit.fraction_bits
     if unit.method != "aligned" or chain.format != "f32":

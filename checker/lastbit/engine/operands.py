@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,11 @@ def singles_of(codes: Codes, fmt: Format) -> Single:
             return words.view(np.float32)
         case F16.short:
             return codes.view(np.float16).astype(np.float32)
-    return np.take(_small_values(fmt), codes)
+    return np.take(small_values(fmt), codes)
 
 
 @lru_cache(maxsize=16)
-def _small_values(fmt: Format) -> Single:
+def small_values(fmt: Format) -> Single:
     """Return the value of every code of a format of at most 8 bits."""
     return decode_array(np.arange(1 << fmt.bits, dtype=np.uint8), fmt).astype(np.float32)
 
@@ -62,6 +62,29 @@ class Extent:
     least: int
     most: int
     is_finite: bool
+
+
+def extent_of_fields(least: int, most: int) -> Extent:
+    """Return an extent, given the least exponent field of a nonzero element, and the largest."""
+    if most == 0:
+        return Extent(0, 0, True)
+    return Extent(least - BIAS, most - BIAS, most < 2 * BIAS + 1)
+
+
+class Ranged(Protocol):
+    """An operand whose range is known."""
+
+    @property
+    def format(self) -> Format:
+        """The format of the elements."""
+
+    @property
+    def extent(self) -> Extent:
+        """The range of the exponents."""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether all elements are finite, with exponents that bytes hold."""
 
 
 @dataclass
@@ -110,10 +133,8 @@ class Block:
     def extent(self) -> Extent:
         """The range of the exponents."""
         most = int(self.fields.max(initial=0))
-        if most == 0:
-            return Extent(0, 0, True)
-        least = int((self.fields - np.uint8(1)).min()) + 1  # of a zero it is 256
-        return Extent(least - BIAS, most - BIAS, most < 2 * BIAS + 1)
+        least = int((self.fields - np.uint8(1)).min(initial=255)) + 1  # of a zero it is 256
+        return extent_of_fields(least, most)
 
     @cached_property
     def exponents(self) -> Exponents:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lastbit.engine import narrow, wide
-from lastbit.engine.operands import Block
+from lastbit.engine.operands import Block, Ranged
 from lastbit.engine.tape import Add, Chain, Convert, Leaf, Register, Tape, Value, Zero
 from lastbit.engine.wide import Array, added, carrier, rounded
 from lastbit.formats import F32, format_of
@@ -35,10 +35,11 @@ class Ways:
             chain.out: narrow.parts_of(chain, left) if narrow.fits(chain, left, right) else None
             for chain in tape.chains()
         }
-        return cls(parts, _hold_products(left, right))
+        return cls(parts, hold_products(left, right))
 
 
-def _hold_products(left: Block, right: Block) -> bool:
+def hold_products(left: Ranged, right: Ranged) -> bool:
+    """Return whether binary32 holds every product of two blocks."""
     a, b = left.extent, right.extent
     digits = left.format.precision + right.format.precision
     least, most = a.least + b.least - (digits - 2), a.most + b.most + 2

@@ -1,24 +1,27 @@
 """Whole matrix products with torch, on any device: the bits of `lastbit.engine.product`.
 
-A chain of a matrix unit runs in one kernel of Triton on an NVIDIA GPU (`triton_chain`), elsewhere
-in binary64 with torch's operators, step by step as `lastbit.engine.wide` does. Sums in binary32 of
-partial results are torch's own; roundings to other formats are done by numpy.
+A chain of a matrix unit runs in one kernel on an NVIDIA GPU (`cuda_chain`). Elsewhere, and where
+that kernel cannot be compiled, it runs in binary64 with torch's operators, step by step as
+`lastbit.engine.wide` does. Sums in binary32 of partial results are torch's own; roundings to other
+formats are done by numpy.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import warnings
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lastbit.engine.cuda_chain import CompilerError, cuda_chain, is_narrow
+from lastbit.engine.device_block import DeviceBlock
 from lastbit.engine.narrow import fits
-from lastbit.engine.operands import NO_EXPONENT, Block
+from lastbit.engine.operands import NO_EXPONENT
 from lastbit.engine.product import Operand, OperandError
 from lastbit.engine.tape import Add, Chain, Convert, Leaf, Register, Tape, Value, Zero
-from lastbit.engine.tiles import Ways
+from lastbit.engine.tiles import hold_products
 from lastbit.engine.wide import Array, added, carrier, rounded
 from lastbit.formats import F32, format_of
 from lastbit.machines import Unit
@@ -26,8 +29,9 @@ from lastbit.rounding import Rounding
 
 Tensor: TypeAlias = Any  # of torch, which is imported when it is needed
 
-MOST_PRODUCTS: Final = 1 << 22  # of a step that exist at once, without Triton
+MOST_PRODUCTS: Final = 1 << 22  # of a step that exist at once, with torch's operators
 LARGEST: Final = 256  # above every exponent that counts
+SLOW: Final = "the kernel for NVIDIA GPUs cannot be used, so torch's operators compute, slowly: {}"
 
 
 def torch_product(left: Operand, right: Operand, tape: Tape, device: str) -> NDArray[Any]:
@@ -63,10 +67,11 @@ class _Product:
         except (RuntimeError, AssertionError, ValueError) as error:
             what = f"torch has no device {device!r} here ({str(error).splitlines()[0]})"
             raise OperandError(what, "Name another, or leave it out.") from None
+        self.by_kernel = self.device.type == "cuda"
         self.tape = tape
-        self.left = Block(np.ascontiguousarray(left.codes.T), left.format, 0)
-        self.right = Block(np.ascontiguousarray(right.codes), right.format, 1)
-        self.ways = Ways.over(tape, self.left, self.right)
+        self.left = DeviceBlock.of(left.codes, left.format, self.device, transposed=True)
+        self.right = DeviceBlock.of(right.codes, right.format, self.device, transposed=False)
+        self.is_light = hold_products(self.left, self.right)
         self.registers: dict[int, Tensor] = {}
         self.held: dict[str, Tensor] = {}
 
@@ -83,7 +88,7 @@ class _Product:
             self.registers[out] = value
         shape = (self.left.codes.shape[1], self.right.codes.shape[1])
         result = self._read(self.tape.result).broadcast_to(shape).cpu().numpy()
-        return np.array(result, carrier(format_of(self.tape.format)))
+        return np.asarray(result, carrier(format_of(self.tape.format)))
 
     def _read(self, value: Value) -> Tensor:
         match value:
@@ -92,17 +97,15 @@ class _Product:
             case Register(number=number):
                 return self.registers.pop(number)
             case Leaf(place=place):
-                kind = "singles" if self.ways.is_light else "values"
+                kind = "singles" if self.is_light else "values"
                 a, b = (self._tensor(side, kind) for side in ("left", "right"))
                 return a[place, :, None] * b[place, None, :]
 
     def _tensor(self, side: str, kind: str) -> Tensor:
-        """Return an operand on the device, made once."""
+        """Return an operand as numbers of a kind, made once."""
         name = f"{side} {kind}"
         if name not in self.held:
-            array = getattr(getattr(self, side), kind)
-            array = array.astype(np.int32) if kind in ("exponents", "bytes") else array
-            self.held[name] = self.torch.from_numpy(np.array(array)).to(self.device)
+            self.held[name] = getattr(getattr(self, side), kind)
         return self.held[name]
 
     def _sum(self, a: Tensor, b: Tensor, fmt: str) -> Tensor:
@@ -124,19 +127,27 @@ class _Product:
 
     def _chain(self, chain: Chain) -> Tensor:
         """Return the accumulators after a chain; its pieces lie one after the other, padded."""
-        by_triton = self.device.type == "cuda" and importlib.util.find_spec("triton") is not None
-        narrow = by_triton and fits(chain, self.left, self.right)
-        kinds = ("scaled", "bytes") if narrow else ("values", "exponents")
         places = self._places(chain)
-        a, ea, b, eb = (
-            self._picked(side, kind, places) for side in ("left", "right") for kind in kinds
-        )
-        if not by_triton:
-            return _by_steps(self.torch, chain.unit, a, ea, b, eb)
-        from lastbit.engine.triton_chain import triton_chain
+        if self.by_kernel:
+            try:
+                return self._chain_by_kernel(chain, places)
+            except CompilerError as error:
+                self.by_kernel = False
+                warnings.warn(SLOW.format(error), RuntimeWarning, stacklevel=2)
+        operands = [
+            self._picked(side, kind, places)
+            for side in ("left", "right")
+            for kind in ("values", "exponents")
+        ]
+        return _by_steps(self.torch, chain.unit, *operands)
 
-        acc = triton_chain(chain.unit, a, ea, b, eb, narrow)
-        return acc * 2.0 ** (self.left.extent.most + self.right.extent.most) if narrow else acc
+    def _chain_by_kernel(self, chain: Chain, places: NDArray[np.intp]) -> Tensor:
+        operands = self.left, self.right
+        narrow = is_narrow(chain.unit) and fits(chain, *operands)
+        kind = "scaled" if narrow else "singles"
+        a, b = (self._picked(side, kind, places) for side in ("left", "right"))
+        acc = cuda_chain(chain.unit, a, b, operands, narrow)
+        return acc * 2.0 ** sum(x.extent.most for x in operands) if narrow else acc
 
     def _places(self, chain: Chain) -> NDArray[np.intp]:
         """Return the places along K that each step takes, and K where it takes nothing."""
@@ -153,9 +164,8 @@ class _Product:
         tensor = self._tensor(side, kind)
         if np.array_equal(places, np.arange(len(tensor))):
             return tensor
-        empty = {"exponents": NO_EXPONENT, "bytes": 1 + (side == "right")}.get(kind, 0)
-        end = self.torch.full_like(tensor[:1], empty) if len(tensor) else None
-        assert end is not None
+        empty = NO_EXPONENT if kind == "exponents" else 0
+        end = self.torch.full_like(tensor[:1], empty)
         index = self.torch.from_numpy(places.astype(np.int64)).to(self.device)
         return self.torch.cat([tensor, end]).index_select(0, index)
 

@@ -29,7 +29,7 @@ class Measurement:
         device: what computed the outputs.
         driver: its driver.
         software: the libraries that were called.
-        date: the day it was run, or `not recorded`.
+        date: the day it was run.
         outputs: for each format of the operands, the outputs that were compared.
     """
 
@@ -111,13 +111,18 @@ FLOATS: Final = ("f64", "f32", "tf32", *F16_BF16, *FP8, *FNUZ, "e3m2", "e2m3", "
 IEEE_ACCUMULATORS: Final = ("f32", "f64", "f16", "bf16")
 BEFORE_HOPPER: Final = (-132, -20)
 
-_H200: Final = {"device": "NVIDIA H200", "driver": "580", "date": "not recorded"}
-_SOFTWARE: Final = "torch 2.11.0+cu130, triton 3.6.0"
+# The run of benchmarks/gpu_matmul.py in reports/h200/matmul.json: its products of each format.
+_H200: Final = {
+    "device": "NVIDIA H200",
+    "driver": "580.159.04",
+    "software": "torch 2.11.0+cu130, triton 3.6.0",
+    "date": "2026-11-30",
+}
 H200_HALF: Final = Measurement(
-    **_H200, software=_SOFTWARE, outputs=MappingProxyType({"bf16": 8192, "f16": 4096})
+    **_H200, outputs=MappingProxyType({"bf16": 16_777_216, "f16": 16_777_216})
 )
 H200_FP8: Final = Measurement(
-    **_H200, software=_SOFTWARE, outputs=MappingProxyType({"e4m3fn": 12288, "e5m2": 4096})
+    **_H200, outputs=MappingProxyType({"e4m3fn": 25_165_824, "e5m2": 8_388_608})
 )
 
 UNITS: Final = (
