@@ -23,7 +23,7 @@ from lastbit.codes import DIFFERENCE_CODES
 from lastbit.demands import budget_record, violations
 from lastbit.errors import InputError, LastbitError, Problem, did_you_mean
 from lastbit.formats import format_of
-from lastbit.plan_model import Budget, Plan, Transform
+from lastbit.plan_model import Budget, Plan, Span, Transform
 from lastbit.printing import statement_text
 from lastbit.records import PROMISES, DomainEntry, Drift, Location, Promise, Witness
 from lastbit.result import Finding, Result, Step, environment
@@ -161,6 +161,76 @@ def check(
     compared = plan_of(sides, found, symbols or {}, batch)
     notes = ["`before` and `after` are the same function"] if before is after else []
     return _result(compared, budget, seed, today or date.today(), notes)
+
+
+def check_models(
+    before: str,
+    after: str,
+    *,
+    symbols: Mapping[str, tuple[int, int]] | None = None,
+    batch: str | None = None,
+    max_change: str | None = None,
+    max_ulp: Mapping[str, float] | None = None,
+    elementwise: bool = False,
+    promises: Sequence[str] = (),
+    run: bool = False,
+    seed: int = 0,
+    today: date | None = None,
+) -> Result:
+    """Say what kind of change it is from one model file to another, region by region.
+
+    Two files of ONNX are taken as a model and what ONNX Runtime made of it: values are matched by
+    name, and the roundings that were dropped are named.
+
+    Args:
+        before: a file that an importer reads, such as `.pt2`.
+        after: another one with the same inputs and results.
+        symbols: the sizes of symbols, in place of those that the files give.
+        batch: the symbol that counts rows; None: the first axis of the inputs, if it has one.
+        max_change: the most that is allowed; None: anything that is the same function.
+        max_ulp: the most that is allowed in ulp, by format.
+        elementwise: whether `max_ulp` counts ulp of each result rather than ulp at scale.
+        promises: the promises that `after` must keep.
+        run: whether both are run with ONNX Runtime, the first node by node, and held against the
+            prediction; for two files of ONNX.
+        seed: selects every draw.
+        today: the day that the result names.
+
+    Raises:
+        InputError: a file cannot be read or run, or the two cannot be compared.
+    """
+    from lastbit.lint import judged_plans, prepared
+    from lastbit.plan_imports import plan_of_models
+
+    budget = _budget(max_change, max_ulp, elementwise, promises)
+    if before.lower().endswith(".onnx") and after.lower().endswith(".onnx"):
+        from lastbit.importers.onnx.checking import check_onnx
+
+        return check_onnx(
+            before,
+            after,
+            symbols=symbols,
+            batch=batch,
+            budget=budget,
+            seed=seed,
+            today=today,
+            run=run,
+        )
+    if run:
+        raise error_of(
+            "models of torch.export are not run", "Leave out `run`, or give .onnx files."
+        )
+    plan = plan_of_models(before, after)
+    spans = {name: Span(low, high, high) for name, (low, high) in (symbols or {}).items()}
+    for name in [*spans, *([batch] if batch else [])]:
+        if name not in plan.symbols:
+            known = list(plan.symbols)
+            remedy = did_you_mean(name, known) if known else "All sizes are numbers."
+            raise error_of(f"no size has the symbol {name!r}", remedy)
+    plan = replace(
+        plan, symbols={**plan.symbols, **spans}, batch=batch or plan.batch, budget=budget
+    )
+    return judged_plans([prepared(plan)], "check", today or date.today(), seed)
 
 
 # How each argument that goes by name is written.

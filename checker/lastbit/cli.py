@@ -35,6 +35,7 @@ COMMANDS = {
     "replay": "Run a step's witness again, or write it as a script.",
     "rules": "List the rules.",
     "explain": "Say what a rule means and why it matters.",
+    "ops": "List the operators that are known.",
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lastbit.change import Change
 
 DIFFERENCE_CODES = {
@@ -12,10 +14,22 @@ DIFFERENCE_CODES = {
     Change.MATH: "FUS100",
     Change.UNKNOWN: "FUS100",
 }
+OPAQUE_CODE, ASSUMED_CODE = "FUS190", "FUS191"
 GENERAL = {
     "FUS100": "two graphs differ, or several transforms together do more than the plan allows",
     "RED200": "the same, where only the trees of sums differ",
     "QNT300": "the same, where a quantization differs",
+    "FUS190": """an operator of an imported model is known by its name only
+
+Why it matters: it gives equal results on equal inputs, and that is all that is known of it. Where a
+value that it reads differs, everything after it is undecided, and the step says so. `lastbit ops`
+lists the operators that are known. Where a difference there is accepted, allow it by name: an
+`[[allow]]` with this code, `at` the value that the operator gives, and a reason.""",
+    "FUS191": """what was read of an imported model, and what was assumed
+
+Why it matters: a model file says what is computed, and not in which order a sum adds up, nor with
+which accumulator; the table of operators supplies both. The same assumption holds for both sides of
+a comparison, so it hides a difference where the two libraries add in different orders.""",
     "COST701": """a transform moves more bytes than before
 
 Why it matters: a fusion saves the writing and reading of a value, and where every tile of the
@@ -46,3 +60,14 @@ an SM without a block leaves its share unused. The overhead of a launch is not c
 `device` in `[target]` and the rows and columns of the tile.
 Source: Osama et al., "Stream-K" (arXiv 2301.03598), on tiles that do not fill a device.""",
 }
+
+
+def heads(codes: Iterable[str]) -> frozenset[str]:
+    """Return what names one of some codes or several: a code, or its beginning with the family.
+
+    Args:
+        codes: codes of rules; those that no rule made are added.
+    """
+    known = {*codes, *GENERAL}
+    ends = ((code, len(code.rstrip("0123456789"))) for code in known)
+    return frozenset(code[:end] for code, least in ends for end in range(least, len(code) + 1))

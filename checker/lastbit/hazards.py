@@ -41,14 +41,16 @@ def dangers(plan: Plan, bench: Bench | None = None) -> list[Finding]:
 
         bench = Bench(plan)
     before, after = bench.before(0, bench.true), bench.other(bench.true)
-    first = standing(plan.program, before, plan.inputs)
+    made = {name for model in plan.imports for name in model.inputs}  # masks and the like
+    given = {name: drawn for name, drawn in plan.inputs.items() if name not in made}
+    first = standing(plan.program, before, given)
     findings = []
     seen = set()
     for rule, danger in found(first, hazards):
         seen.add((rule.code, danger.at))
         findings.append(_finding(plan, plan.program, first, rule, danger))
     if plan.after is not None and after is not None:
-        second = standing(plan.after, after, plan.inputs, before)
+        second = standing(plan.after, after, given, before)
         for rule, danger in found(second, hazards):
             if (rule.code, danger.at) not in seen:
                 findings.append(_finding(plan, plan.after, second, rule, danger))
@@ -116,7 +118,9 @@ def _finding(
     if allow is not None:
         severity, message = "note", f"{message}; allowed: {allow.reason}"
     place = program.place(danger.at[0])
-    return Finding(rule.code, severity, message, Location(plan.file, place.line or None))
+    return Finding(
+        rule.code, severity, message, Location(place.file or plan.file, place.line or None)
+    )
 
 
 def _severity(plan: Plan, danger: Danger) -> str:
@@ -157,6 +161,8 @@ def _states_overflow(statement: Statement) -> bool:
     """Return whether a statement names an overflow policy for each narrow format it rounds to."""
     if statement.expr is None:
         return False
+    if not statement.place.source:
+        return True  # it is imported: the library names the policy
     source = statement.place.source.split("#", 1)[0]
     _, tail = split_tail(source)
     last = statement.rounding is None or bool(POLICIES & set(tail.split()))

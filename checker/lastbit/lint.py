@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 
 from lastbit.change import Change
 from lastbit.codes import DIFFERENCE_CODES
-from lastbit.costing import Account, Ledger
+from lastbit.costing import NO_ROOM, Account, Ledger, at_start
 from lastbit.demands import budget_at, budget_record, violations
 from lastbit.errors import InputError, Problem
 from lastbit.hazards import dangers
+from lastbit.importers.load import is_model
 from lastbit.plan import load_plan
+from lastbit.plan_imports import finding_of, foreign, notes_of, opaque_steps, plan_of_model
 from lastbit.plan_model import Allow, Budget, Plan, Transform
+from lastbit.plan_sizes import with_shrinking_sizes
 from lastbit.records import Location
 from lastbit.regions import regions_of
 from lastbit.result import Finding, Region, Result, Step, environment
+from lastbit.verify.bench import Bench
 from lastbit.verify.decide import Judged
 from lastbit.verify.difference import with_bits, with_differences
 from lastbit.verify.judge import Judge
@@ -35,7 +40,7 @@ def lint_plans(
     """Judge every transform of the plans.
 
     Args:
-        paths: plan files.
+        paths: plan files, or model files, which are judged as they stand.
         today: the day with which the ends of `[[allow]]` are compared; by default this day.
         seed: selects every draw.
         progress: called with steps done, steps in all, and the next step.
@@ -48,11 +53,37 @@ def lint_plans(
     problems: list[Problem] = []
     for path in paths:
         try:
-            plans.append(with_bits(with_differences(with_size_symbols(load_plan(path, day)))))
+            plan = plan_of_model(path) if is_model(path) else load_plan(path, day)
+            plans.append(prepared(plan))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
+    return judged_plans(plans, "lint", day, seed, progress)
+
+
+def prepared(plan: Plan) -> Plan:
+    """Return a plan ready to be judged.
+
+    Raises:
+        InputError: a result has no bits to compare.
+    """
+    small = with_shrinking_sizes(plan) if plan.imports else with_size_symbols(plan)
+    return with_bits(with_differences(small))
+
+
+def judged_plans(
+    plans: Sequence[Plan], command: str, day: date, seed: int, progress: Progress | None = None
+) -> Result:
+    """Judge every transform of plans that are prepared.
+
+    Args:
+        plans: the plans.
+        command: the command that the result names.
+        day: the day that the result names.
+        seed: selects every draw.
+        progress: called with steps done, steps in all, and the next step.
+    """
     total = sum(len(plan.transforms) for plan in plans)
     steps: list[Step] = []
     regions: list[Region] = []
@@ -72,13 +103,17 @@ def lint_plans(
             findings += found
             if progress is not None and number < len(plan.transforms):
                 progress(len(steps) + number, total, plan.transforms[number].id)
+        for step in list(opaque_steps(plan, own)):
+            own.append(step)
+            findings.append(finding_of(step))
         steps += own
         together, found = regions_of(plan, judge.wholes, verdicts)
         regions += together
-        findings += [*found, *dangers(plan, judge.bench), *_expired(plan)]
+        findings += [*found, *dangers(plan, judge.bench), *_expired(plan), *notes_of(plan)]
+        findings += _too_large(plan, judge.bench)
     if progress is not None:
         progress(total, total, "")
-    return Result.of("lint", steps, findings, environment(seed, day), regions)
+    return Result.of(command, steps, findings, environment(seed, day), regions)
 
 
 def _step(
@@ -86,7 +121,10 @@ def _step(
 ) -> tuple[Step, list[Finding]]:
     rule = transform.rule
     place = transform.place
-    location = Location(plan.file, place.line or None, place.column or None)
+    location = Location(place.file or plan.file, place.line or None, place.column or None)
+    alone = foreign(plan, transform.at) if judged.change != Change.BITWISE else None
+    if alone is not None:
+        judged = replace(judged, change=Change.UNKNOWN, witness=None, notes=(*judged.notes, alone))
     budget = budget_at(plan, (*transform.at, *judged.outputs))
     messages = list(shortfalls(transform, judged, budget))
     allow = _allowed(plan, transform, judged) if messages else None
@@ -105,6 +143,7 @@ def _step(
     notes = judged.notes if not judged.rejected else (*judged.notes, judged.rejected)
     if account.cost is None and not judged.rejected:
         notes = (*notes, f"cost not counted: {account.why}")
+    notes = (*notes, *account.notes)
     step = Step(
         id=transform.id,
         title=judged.title,
@@ -142,6 +181,18 @@ def _cost_findings(
         else:
             text = f"{message}; allowed: {allow.reason}"
             yield Finding(code, "note", text, location, transform.id)
+
+
+def _too_large(plan: Plan, bench: Bench) -> Iterator[Finding]:
+    """Yield the kernels of a plan that do not fit on its device, whatever is changed later."""
+    for launch, message in at_start(plan, bench.before(0, bench.true)):
+        place, budget = launch.place, budget_at(plan, launch.values)
+        location = Location(plan.file, place.line or None, place.column or None)
+        severity = "note" if budget is None or budget.cost is None else budget.cost
+        allows = [a for a in plan.allows if any(a.covers(NO_ROOM, (n,)) for n in launch.values)]
+        if allows:
+            severity, message = "note", f"{message}; allowed: {allows[0].reason}"
+        yield Finding(NO_ROOM, severity, message, location)
 
 
 def shortfalls(transform: Transform, judged: Judged, budget: Budget | None) -> Iterator[str]:

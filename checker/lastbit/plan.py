@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 
 from lastbit.change import Change
-from lastbit.codes import GENERAL
+from lastbit.codes import GENERAL, heads
 from lastbit.errors import Place, did_you_mean
 from lastbit.machines import MACHINES
 from lastbit.plan_graph import read_graphs
@@ -26,7 +26,7 @@ from lastbit.plan_model import (
     Transform,
     Value,
 )
-from lastbit.plan_running import read_device, read_latency, read_launches
+from lastbit.plan_running import read_device, read_devices, read_latency, read_launches
 from lastbit.plan_section import Section, shown
 from lastbit.plan_source import read_source
 from lastbit.plan_values import as_budget_ulp, read_input, read_parameter
@@ -96,7 +96,7 @@ class _Loader:
         self.root, self.source, self.today = root, root.source, today
         self.rules = {word: rule for rule in rules.values() for word in (rule.name, rule.code)}
         self.codes = {*FAMILIES, *GENERAL, *(rule.code for rule in rules.values())}
-        self.heads = {code[:end] for code in self.codes for end in range(3, len(code) + 1)}
+        self.heads = heads(rule.code for rule in rules.values())
         self.parameters = dict.fromkeys(p.name for rule in rules.values() for p in rule.parameters)
         root.only(*TABLES)
         self.graphs = read_graphs(root)
@@ -108,6 +108,7 @@ class _Loader:
             if type(version) is not int or version != SCHEMA:
                 root.refuse("schema", str(SCHEMA))
         budget, target = root.section("budget"), root.section("target")
+        devices = read_devices(root)
         return Plan(
             file=self.source.file,
             name=graphs.name,
@@ -121,9 +122,11 @@ class _Loader:
             budget=self._budget(budget, "node") if budget else None,
             node_budgets=dict(self._node_budgets(budget)) if budget else {},
             allows=tuple(filter(None, map(self._allow, root.sections("allow")))),
-            device=read_device(root, target),
+            device=read_device(root, target, devices),
+            devices=devices,
             latency_ns=read_latency(target),
             launches=read_launches(root, graphs),
+            imports=tuple(graphs.imports),
         )
 
     def _named(self, name: str, what: str, parent: Section) -> Iterator[tuple[str, Section]]:
@@ -137,6 +140,8 @@ class _Loader:
                 yield key, inner
 
     def _inputs(self) -> Iterator[tuple[str, Distribution | DataFile]]:
+        for model in self.graphs.imports:
+            yield from model.inputs.items()
         folder = pathlib.Path(self.source.file).parent
         for name, section in self._named("inputs", "[inputs]", self.root):
             found = read_input(section, folder)

@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lastbit.errors import LastbitError, Problem, did_you_mean
+from lastbit.errors import InputError, LastbitError, Problem, did_you_mean
 from lastbit.plan_model import Span
 from lastbit.plan_section import Section, shown
 from lastbit.plan_values import check_machines, read_span
 from lastbit.statement import STATES_SIZES, Statement
 from lastbit.text import Program, Reading, read_program
 from lastbit.toml_places import Path as KeyPath
+
+if TYPE_CHECKING:
+    from lastbit.importers.imported import Imported
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _WORDS = re.compile(r"\w+")
@@ -30,6 +34,7 @@ class Graphs:
         symbols: the sizes of each symbol; None where they are not known.
         batch: the symbol that counts rows, or None.
         names: the values of the graph, those of wrong lines included; None: nothing is known.
+        imports: the model files that graphs come from.
     """
 
     name: str
@@ -38,6 +43,7 @@ class Graphs:
     symbols: dict[str, Span | None] = field(default_factory=dict)
     batch: str | None = None
     names: frozenset[str] | None = None
+    imports: list[Imported] = field(default_factory=list)
 
     def knows(self, section: Section, path: KeyPath, name: str, key: bool = False) -> bool:
         """Return whether the graph has a value of this name; report it if not.
@@ -76,14 +82,64 @@ def _read_graph(section: Section, graphs: Graphs) -> Reading | None:
                 message = f"{shown(name)} cannot name a size"
                 symbols.report(name, message, "Write a name such as M.", key=True)
             graphs.symbols[name] = read_span(symbols, name)
+    if "import" in section:
+        reading = _read_import(section, graphs)
+        _read_batch(section, graphs)
+        return reading
     guess = symbols is None and ("symbols" in section or "symbols" in section.misspelt)
     reading = _read_text(section, graphs, guess)
     if reading:
         graphs.program, graphs.names = reading.program, reading.names
+    _read_batch(section, graphs)
+    return reading
+
+
+def _read_batch(section: Section, graphs: Graphs) -> None:
     if graphs.symbols:
-        graphs.batch = section.choice("batch", graphs.symbols, "symbol")
+        graphs.batch = section.choice("batch", graphs.symbols, "symbol") or graphs.batch
     elif "batch" in section:
         section.report("batch", "`batch` names a symbol, and there are none", "Add `symbols`.")
+
+
+def _read_import(section: Section, graphs: Graphs) -> Reading | None:
+    """Read the graph of a model file; sizes that the plan gives to symbols go before its own."""
+    from lastbit.importers.align import aligned
+    from lastbit.importers.load import IMPORTERS, is_model, load_model
+
+    text = section.text("import")
+    if text is None:
+        return None
+    if "text" in section:
+        section.report("import", "a graph has a `text` or an `import`, not both", "Keep one.")
+        return None
+    folder = Path(section.source.file).parent
+    path = folder / text
+    if not is_model(text):
+        message = f"{shown(text)} is no model file"
+        section.report("import", message, f"Allowed: {' or '.join(IMPORTERS)}.")
+        return None
+    if not path.resolve().is_relative_to(folder.resolve()):
+        message = f"{shown(text)} lies outside of the plan's folder"
+        section.report("import", message, "Put the file beside the plan.")
+        return None
+    try:
+        model = load_model(str(path))
+        if graphs.imports:
+            model = aligned(graphs.imports[0], model)
+    except InputError as error:
+        for problem in error.problems:
+            where = f"{problem.place}: " if str(problem.place) else ""
+            section.report("import", f"{where}{problem.message}", problem.remedy)
+        return None
+    graphs.imports.append(model)
+    for name, span in model.symbols.items():
+        graphs.symbols.setdefault(name, span)
+    if len(graphs.imports) == 1:
+        graphs.program, graphs.batch = model.program, model.batch
+        graphs.names = frozenset(st.name for st in model.program.statements)
+    names = frozenset(st.name for st in model.program.statements)
+    reading = Reading(model.program, (), names)
+    section.source.add(*_misfits(model.program, graphs.symbols))
     return reading
 
 
@@ -95,9 +151,17 @@ def _read_after(
     if "transform" in root:
         message = "a plan holds transforms or an `after` graph, not both"
         section.report(None, message, "Keep one of them.")
-    reading = _read_text(section, graphs)
+    if "import" in section and not graphs.imports:
+        section.report("import", "[graph] has no `import`", "Import both graphs, or write both.")
+        return None
+    reading = _read_import(section, graphs) if "import" in section else _read_text(section, graphs)
     if before is None or before.problems or reading is None or reading.problems:
         return None
+    if "import" in section:
+        from lastbit.plan_imports import common_results
+
+        graphs.program, after = common_results(before.program, reading.program)
+        return after
     inputs = {s.name: s for s in before.program.statements if s.expr is None}
     for statement in reading.program.statements:
         if statement.expr is None and not _same_input(statement, inputs.get(statement.name)):
@@ -122,10 +186,6 @@ def _read_text(section: Section, graphs: Graphs, guess: bool = False) -> Reading
         graphs: the symbols.
         guess: whether the symbols are those that the text uses, with unknown sizes.
     """
-    if "import" in section:
-        message = "importing .pt2 and .onnx files is not part of this version"
-        section.report("import", message, "Write the graph as `text`.", key=True)
-        return None
     if section.missing("text", "Write the statements of the graph, one a line."):
         return None
     text = section.values.get("text")

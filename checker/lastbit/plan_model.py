@@ -10,15 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from lastbit.change import Change
-from lastbit.cost.devices import Device
+from lastbit.cost.devices import DEVICES, Device
 from lastbit.cost.placement import Tile
 from lastbit.errors import Place
 from lastbit.expression import Expression
 from lastbit.rule import Rewrite
 from lastbit.schedule import Table
 from lastbit.text import Program
+
+if TYPE_CHECKING:
+    from lastbit.importers.imported import Imported
 
 Value = int | str | bool | Expression | Table
 NOWHERE = Place()
@@ -175,11 +179,13 @@ class Launch:
         values: what it computes; it stores those that other kernels read, and results.
         tile: the part that one block computes at a time, and what the block is.
         place: where the plan states it.
+        split: whether a sum whose schedule is a split is split across blocks.
     """
 
     values: tuple[str, ...]
     tile: Tile
     place: Place = NOWHERE
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +206,10 @@ class Plan:
         node_budgets: what is demanded at a value, by its name; it counts there before `budget`.
         allows: the accepted findings, expired ones included.
         device: the device that kernels run on, or None.
+        devices: by name, the devices that are known and those that the plan adds.
         latency_ns: how long a load takes there, or None.
         launches: the kernels that the plan describes; every other value is one of its own.
+        imports: the model files that its graphs come from.
     """
 
     file: str
@@ -217,8 +225,10 @@ class Plan:
     node_budgets: Mapping[str, Budget] = field(default_factory=dict)
     allows: tuple[Allow, ...] = ()
     device: Device | None = None
+    devices: Mapping[str, Device] = field(default_factory=lambda: DEVICES)
     latency_ns: int | None = None
     launches: tuple[Launch, ...] = ()
+    imports: tuple[Imported, ...] = ()
 
     def sizes(self, at: str = "typical") -> dict[str, int]:
         """Return a size for each symbol: its `low`, `high` or `typical` one."""

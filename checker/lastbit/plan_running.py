@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from lastbit.cost.devices import DEVICES, Device
@@ -20,14 +20,23 @@ KERNEL = ("values", "rows", "columns", "depth", "buffers", "threads", "registers
 NUMBERS = tuple(
     field.name for field in dataclasses.fields(Device) if field.name not in ("name", "source")
 )
+PRODUCT = {"sms", "bandwidth"}  # of one product; the peak of another says nothing beside them
 OPTIONAL = ("peak", "warp", "block_threads", "thread_registers", "register_unit")
 ACCUMULATORS = ("shared", "registers")
+SPLIT = ("loop", "blocks")
 MOST = 10**18  # of any number of a device
 
 
-def read_device(root: Section, target: Section | None) -> Device | None:
-    """Return the device of [target]: one that is known, or one that the plan adds."""
-    found = _devices(root)
+def read_device(
+    root: Section, target: Section | None, found: Mapping[str, Device]
+) -> Device | None:
+    """Return the device of [target].
+
+    Args:
+        root: the plan.
+        target: its table.
+        found: the devices that are known, and those that the plan adds.
+    """
     if target is None:
         return None
     given = target.text("device")
@@ -45,7 +54,8 @@ def read_latency(target: Section | None) -> int | None:
     return None if target is None else _number(target, "latency_ns")
 
 
-def _devices(root: Section) -> dict[str, Device]:
+def read_devices(root: Section) -> dict[str, Device]:
+    """Return the devices by name: those that are known, and those that the plan adds."""
     table = root.section("device")
     found = dict(DEVICES)
     for name in table.values if table else ():
@@ -67,7 +77,10 @@ def _device(name: str, section: Section) -> Device | None:
     section.missing("source", "Say where the numbers come from.")
     numbers = {key: value for key in NUMBERS if (value := _number(section, key)) is not None}
     if like is not None:
-        return dataclasses.replace(DEVICES[like], name=name, source=source or "", **numbers)
+        first = DEVICES[like]
+        peak = first.peak if PRODUCT.isdisjoint(numbers) else None
+        first = dataclasses.replace(first, name=name, source=source or "", peak=peak)
+        return dataclasses.replace(first, **numbers)  # type: ignore[arg-type]
     if "like" in section:
         return None
     needed = [key for key in NUMBERS if key not in OPTIONAL]
@@ -120,7 +133,7 @@ def _launches(root: Section, graphs: Graphs) -> Iterator[Launch]:
     taken: dict[str, int] = {}
     inputs = {s.name for s in graphs.program.statements if s.expr is None}
     for section in root.sections("kernel"):
-        section.only(*KERNEL, "accumulators")
+        section.only(*KERNEL, "accumulators", "split")
         values = section.texts("values")
         if section.values.get("values") == []:
             section.refuse("values", "at least one name of a value")
@@ -135,7 +148,8 @@ def _launches(root: Section, graphs: Graphs) -> Iterator[Launch]:
                 message = f"`{name}` is in two kernels"
                 section.source.report(path, message, f"Line {taken[name]} names it already.")
             taken.setdefault(name, section.place().line)
-        yield Launch(tuple(values), _tile(section), section.place())
+        split = section.choice("split", SPLIT, "way to run a split sum") == "blocks"
+        yield Launch(tuple(values), _tile(section), section.place(), split)
 
 
 def _tile(section: Section) -> Tile:

@@ -231,7 +231,8 @@ class _Reader:
                 self.problems.append(Problem(message, nearest(name, names), place))
         statements = ordered(self.statements, used, self.problems)
         if not names and not self.problems:
-            self.problems.append(Problem("the graph is empty", "", start))
+            remedy = "Write one value a line, such as `x: bf16[M, K]`."
+            self.problems.append(Problem("the graph is empty", remedy, start))
         read = {name for many in used.values() for name in many}
         unread = tuple(st.name for st in statements if st.expr is not None and st.name not in read)
         outputs = tuple(name for name, _ in self.outputs if name in self.statements)

@@ -78,8 +78,8 @@ CASES = {
     "an import": (
         "[after]\nimport = 'x.onnx'",
         [
-            "9:1: importing .pt2 and .onnx files is not part of this version. "
-            "Write the graph as `text`.\n    import = 'x.onnx'"
+            "9:10: [graph] has no `import`. Import both graphs, or write both.\n"
+            "    import = 'x.onnx'"
         ],
     ),
     "no parameter": (
@@ -320,7 +320,7 @@ GRAPH_CASES = {
     ),
     "an empty text": (
         "schema = 1\n[graph]\ntext = '''\n# nothing\n'''",
-        ["4: the graph is empty."],
+        ["4: the graph is empty. Write one value a line, such as `x: bf16[M, K]`."],
     ),
     "a misspelt text hides nothing else": (
         "schema = 1\n[graph]\ntxt = 'x: f32[2]'\n[[transform]]\nrule = 'split-q'\nat = 'x'",

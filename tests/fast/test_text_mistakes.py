@@ -111,7 +111,10 @@ def test_a_mistake_gives_its_place_and_its_remedy(text, problem):
 def test_an_empty_text_has_no_graph():
     for text in ("", "\n# nothing\n"):
         (problem,) = read_program(text, "f", first_line=3).problems
-        assert str(problem) == "f:3: the graph is empty."
+        assert (
+            str(problem)
+            == "f:3: the graph is empty. Write one value a line, such as `x: bf16[M, K]`."
+        )
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 
 from lastbit.catalogue.check import check_rule
 from lastbit.catalogue.records import Checked
+from lastbit.forking import can_fork, forked_pool
 from lastbit.rule import Rewrite
 
 FEW_RULES = 3  # rules that are not worth another process
@@ -42,11 +41,11 @@ def check_rules(
 
 def _checked(rules: Sequence[Rewrite], seed: int, processes: int) -> Iterator[Checked]:
     workers = min(processes, len(rules))
-    if workers < 2 or len(rules) < FEW_RULES or not _can_fork():
+    if workers < 2 or len(rules) < FEW_RULES or not can_fork():
         yield from (check_rule(rule, seed) for rule in rules)
         return
     _forked[:] = [rules, seed]
-    with multiprocessing.get_context("fork").Pool(workers, initializer=_ignore_interrupts) as pool:
+    with forked_pool(workers) as pool:
         yield from pool.imap(_check_forked, range(len(rules)))
 
 
@@ -63,14 +62,3 @@ def _check_forked(number: int) -> Checked:
     except Exception:
         # Not every exception survives the way back; its text does.
         raise RuntimeError(traceback.format_exc()) from None
-
-
-def _ignore_interrupts() -> None:
-    """Leave an interrupt to the process that the user started, which ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _can_fork() -> bool:
-    return (
-        "fork" in multiprocessing.get_all_start_methods() and not multiprocessing.parent_process()
-    )

@@ -18,7 +18,8 @@ _CHANGES = [change.value for change in Change if change != Change.UNKNOWN]
 
 HELP = """Say what kind of change it is to compute AFTER in place of BEFORE.
 
-Both are functions, FILE.py:NAME, written with lastbit's own operators. Nothing rounds but
+Both are models (.pt2 of torch.export, .onnx), or both are functions, FILE.py:NAME, written
+with lastbit's own operators. In a function nothing rounds but
 `.to(format)`; a sum is exact unless it is given an accumulator and the tree that adds it up.
 Exit code 1: findings that fail.
 
@@ -84,7 +85,7 @@ def _ulp(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[
     return found
 
 
-@click.command("check", help=HELP, short_help="Compare two functions.")
+@click.command("check", help=HELP, short_help="Compare two functions or models.")
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
 @click.option(
@@ -121,6 +122,11 @@ def _ulp(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[
     multiple=True,
     help="A promise that AFTER must keep; repeatable.",
 )
+@click.option(
+    "--run",
+    is_flag=True,
+    help="Run two models of ONNX with ONNX Runtime and hold them against the prediction.",
+)
 @report_options
 @run_options(today="The day that the result names")
 def command(
@@ -133,6 +139,7 @@ def command(
     max_ulp: dict[str, float],
     elementwise: bool,
     promises: tuple[str, ...],
+    run: bool,
     shown: str,
     outputs: Outputs,
     seed: int,
@@ -140,9 +147,29 @@ def command(
     quiet: bool,
 ) -> int:
     """Judge the change, print the report, write the others, and return the exit code."""
-    from lastbit.checking import check
+    from lastbit.checking import check, check_models
+    from lastbit.importers.load import is_model
     from lastbit.tracing.targets import load_targets
 
+    if is_model(before) and is_model(after):
+        if inputs:
+            raise click.UsageError("--input is for functions; a model says what it reads.")
+        result = check_models(
+            before,
+            after,
+            symbols=symbols,
+            batch=batch,
+            max_change=max_change,
+            max_ulp=max_ulp,
+            elementwise=elementwise,
+            promises=promises,
+            run=run,
+            seed=seed,
+            today=today,
+        )
+        return give(result, shown, outputs, quiet)
+    if run:
+        raise click.UsageError("--run is for two models of ONNX.")
     first, second = load_targets(before, after)
     verdict = check(
         first,

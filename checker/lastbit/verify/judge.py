@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from lastbit.change import Change
+from lastbit.forking import can_fork, forked_pool
 from lastbit.graph import Input, Node, substitute
 from lastbit.plan_model import Plan, Transform
 from lastbit.rule import RejectedError, Site
@@ -205,11 +205,11 @@ class Judge:
     ) -> Iterator[Work]:
         """Give what maps a function over items in order, on several cores where that pays."""
         workers = min(self.processes or len(os.sched_getaffinity(0)), len(tasks))
-        if workers < 2 or len(tasks) < FEW_TASKS or not _can_fork():
+        if workers < 2 or len(tasks) < FEW_TASKS or not can_fork():
             yield map
             return
         _forked[:] = [tasks, *functions]
-        with multiprocessing.get_context("fork").Pool(workers) as pool:
+        with forked_pool(workers) as pool:
 
             def spread(function: Callable[[Any], Judged], items: Iterable[Any]) -> Iterator[Judged]:
                 which = functions.index(function)
@@ -232,12 +232,6 @@ def _call_forked(call: tuple[int, Any]) -> Judged:
         # Not every exception survives the way back; its text does.
         raise RuntimeError(traceback.format_exc()) from None
     return judged
-
-
-def _can_fork() -> bool:
-    return (
-        "fork" in multiprocessing.get_all_start_methods() and not multiprocessing.parent_process()
-    )
 
 
 def _again(first: int, judged: Judged, known: Region, task: Task) -> Judged:

@@ -1,0 +1,263 @@
+"""Elementwise operators: arithmetic, functions, comparisons, choices, casts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from lastbit.importers.expressions import broadcast_dims
+from lastbit.importers.imported import Value, is_float
+from lastbit.importers.onnx import sizes
+from lastbit.importers.onnx.call import Call, NotModelledError
+from lastbit.importers.onnx.constants import cast as cast_number
+from lastbit.importers.onnx.constants import literal
+from lastbit.importers.onnx.model import TYPES
+
+Build = Callable[[Call], None]
+
+# Formats all values of which another format holds.
+_WITHIN = {
+    "bf16": ("f32", "f64"),
+    "f16": ("f32", "f64"),
+    "f32": ("f64",),
+    "e4m3fn": ("f16", "bf16", "f32", "f64"),
+    "e5m2": ("f16", "bf16", "f32", "f64"),
+    "e4m3fnuz": ("f16", "bf16", "f32", "f64"),
+    "e5m2fnuz": ("f16", "bf16", "f32", "f64"),
+    "e2m1": ("f16", "bf16", "f32", "f64"),
+    "e8m0": ("f32", "f64"),
+    "bool": ("f16", "bf16", "f32", "f64", "i8", "u8", "i32", "i64"),
+    "u8": ("f16", "bf16", "f32", "f64", "i32", "i64"),
+    "i8": ("f16", "bf16", "f32", "f64", "i32", "i64"),
+    "i32": ("f64", "i64"),
+}
+_SMALL = ("f16", "bf16")
+_ROUNDED_TO_8_BITS = ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e2m1")
+
+
+def inner(dtype: str) -> str:
+    """Return the format in which an operator of several steps computes."""
+    return "f32" if dtype in _SMALL else dtype
+
+
+def _dims(*xs: Value) -> tuple[str, ...]:
+    return broadcast_dims(*(x.dims for x in xs))
+
+
+def infix(sign: str) -> Build:
+    """Return an arithmetic operator of two operands."""
+
+    def build(call: Call) -> None:
+        if sizes.arithmetic(call):
+            return
+        a, b = call.x(0), call.x(1)
+        if sign == "/" and not is_float(a.dtype):
+            raise NotModelledError("integers are divided")
+        call.give(f"{a.name} {sign} {b.name}", _dims(a, b))
+
+    return build
+
+
+def function(word: str) -> Build:
+    """Return a function of one operand that rounds once."""
+
+    def build(call: Call) -> None:
+        x = call.x()
+        call.give(f"{word}({x.name})", x.dims)
+
+    return build
+
+
+def negate(call: Call) -> None:
+    """Give -x."""
+    if not sizes.negated(call):
+        function("neg")(call)
+
+
+def reciprocal(call: Call) -> None:
+    """Give 1 / x."""
+    call.give(f"1 / {call.x().name}", call.x().dims)
+
+
+def joined(word: str) -> Build:
+    """Return a function of two arguments, folded over any number of operands."""
+
+    def build(call: Call) -> None:
+        xs = [call.x(i) for i in range(len(call.node.reads))]
+        if word == "add" and len(xs) > 2:
+            text = xs[0].name
+            for number, x in enumerate(xs[1:-1]):
+                part = call.part(f"sum_{number}", f"{text} + {x.name}", _dims(*xs), xs[0].dtype)
+                text = part.name
+            call.give(f"{text} + {xs[-1].name}", _dims(*xs))
+            return
+        text = xs[0].name
+        for x in xs[1:]:
+            text = f"{word}({text}, {x.name})"
+        call.give(text, _dims(*xs))
+
+    return build
+
+
+def compared(form: str) -> Build:
+    """Return a comparison; its result is 1 or 0."""
+
+    def build(call: Call) -> None:
+        a, b = call.x(0), call.x(1)
+        call.give(form.format(a=a.name, b=b.name), _dims(a, b), "bool")
+
+    return build
+
+
+def logical(form: str) -> Build:
+    """Return a function of truth values."""
+
+    def build(call: Call) -> None:
+        xs = [call.x(i) for i in range(len(call.node.reads))]
+        names = {key: x.name for key, x in zip("ab", xs, strict=False)}
+        call.give(form.format(**names), _dims(*xs), "bool")
+
+    return build
+
+
+def where(call: Call) -> None:
+    """Give y where x is true, else z."""
+    known = call.operand(0)
+    if known is not None and known.numbers is not None and len(known.numbers) == 1:
+        chosen = 1 if known.numbers[0] else 2
+        operand = call.operand(chosen)
+        if operand is not None and operand.sizes is not None:
+            call.give_sizes(operand.sizes, (str(len(operand.sizes)),))
+            return
+    x, y, z = call.x(0), call.x(1), call.x(2)
+    call.give(f"select({x.name}, {y.name}, {z.name})", _dims(x, y, z), y.dtype)
+
+
+def power(call: Call) -> None:
+    """Give x to a constant power: a small integer, a half, or their negatives."""
+    x, n = call.x(0), call.number(1)
+    if n is None or not isinstance(n, Fraction):
+        raise NotModelledError("the power is no constant")
+    if n == Fraction(1, 2):
+        call.give(f"sqrt({x.name})", x.dims)
+    elif n == Fraction(-1, 2):
+        call.give(f"rsqrt({x.name})", x.dims)
+    elif n.denominator == 1 and 1 <= n <= 8:
+        call.give(f"{x.name} ** {n}", x.dims)
+    elif n.denominator == 1 and -8 <= n <= -1:
+        call.give(f"1 / {x.name} ** {-n}", x.dims)
+    else:
+        raise NotModelledError(f"the power is {float(n):g}")
+
+
+def clip(call: Call) -> None:
+    """Give x limited to a range, whose ends may be left out."""
+    x = call.x()
+    text = x.name
+    for number, name, word in ((1, "min", "maximum"), (2, "max", "minimum")):
+        given = call.attribute(name)
+        bound = call.maybe(number)
+        if given is not None:
+            text = f"{word}({text}, {literal(cast_number(float(given), x.dtype))})"
+        elif bound is not None:
+            text = f"{word}({text}, {bound.name})"
+    call.give(text, x.dims)
+
+
+def cast(call: Call) -> None:
+    """Give x in another type: a rounding to a narrower float, nothing to a wider one."""
+    to = TYPES.get(call.attribute("to", 0), "")
+    _cast(call, to)
+
+
+def cast_like(call: Call) -> None:
+    """Give x in the type of another value."""
+    _cast(call, call.x(1).dtype)
+
+
+def _cast(call: Call, to: str) -> None:
+    operand = call.operand(0)
+    if operand is not None and operand.sizes is not None and not is_float(to):
+        lists = sizes.rank(operand)
+        call.give_sizes(operand.sizes, (str(len(operand.sizes)),) if lists else (), to)
+        return
+    x = call.x()
+    if operand is not None and operand.numbers is not None and len(operand.numbers) == 1:
+        call.give_numbers([cast_number(operand.numbers[0], to)], x.dims, to)
+        return
+    if to == x.dtype or to in _WITHIN.get(x.dtype, ()):
+        call.alias(x, dtype=to)
+    elif to == "bool":
+        call.give(f"1 - ({x.name} == 0)", x.dims, to)
+    elif not is_float(to):
+        if not is_float(x.dtype):
+            raise NotModelledError(f"{x.dtype} becomes {to}")
+        cut = f"select({x.name} < 0, ceil({x.name}), floor({x.name}))"
+        call.give(cut, x.dims, to)
+    elif to in _ROUNDED_TO_8_BITS and call.attribute("saturate", 1):
+        call.give(f"round({x.name}, {to}, saturate)", x.dims, to)
+    else:
+        call.give(x.name, x.dims, to)
+
+
+def identity(call: Call) -> None:
+    """Give x."""
+    operand = call.operand(0)
+    if operand is not None and (operand.sizes is not None or operand.numbers is not None):
+        call.importer.operands[call.node.gives[0]] = operand
+        return
+    call.alias(call.x())
+
+
+def dropout(call: Call) -> None:
+    """Give x: outside of training nothing is dropped."""
+    if call.wants(1) or call.number(2) not in (None, 0):
+        raise NotModelledError("elements are dropped at random")
+    call.alias(call.x())
+
+
+OPERATORS: dict[str, tuple[Build, str]] = {
+    "Add": (infix("+"), "x + y"),
+    "Sub": (infix("-"), "x - y"),
+    "Mul": (infix("*"), "x * y"),
+    "Div": (infix("/"), "x / y; of integers: sizes only"),
+    "Mod": (infix("%"), "of sizes only"),
+    "Sum": (joined("add"), "x + y + ..., rounded after each"),
+    "Max": (joined("maximum"), "the largest; NaN if one is"),
+    "Min": (joined("minimum"), "the smallest; NaN if one is"),
+    "Neg": (negate, "-x"),
+    "Reciprocal": (reciprocal, "1 / x"),
+    "Pow": (power, "x to a constant power: -8 to 8, a half"),
+    "Clip": (clip, "x limited to [min, max]"),
+    "Where": (where, "y where x is true, else z"),
+    "Cast": (cast, "one rounding; to a wider format none"),
+    "CastLike": (cast_like, "as Cast"),
+    "Identity": (identity, "x"),
+    "Dropout": (dropout, "x, outside of training"),
+    "Equal": (compared("{a} == {b}"), "1 or 0"),
+    "Less": (compared("{a} < {b}"), "1 or 0"),
+    "LessOrEqual": (compared("{a} <= {b}"), "1 or 0"),
+    "Greater": (compared("{b} < {a}"), "1 or 0"),
+    "GreaterOrEqual": (compared("{b} <= {a}"), "1 or 0"),
+    "And": (logical("{a} * {b}"), "of truth values"),
+    "Or": (logical("maximum({a}, {b})"), "of truth values"),
+    "Not": (logical("1 - {a}"), "of truth values"),
+    "Relu": (function("relu"), "max(x, 0)"),
+    **{
+        op: (function(word), f"{word}(x), rounded once")
+        for op, word in {
+            "Abs": "abs",
+            "Ceil": "ceil",
+            "Cos": "cos",
+            "Erf": "erf",
+            "Exp": "exp",
+            "Floor": "floor",
+            "Log": "log",
+            "Sigmoid": "sigmoid",
+            "Sign": "sign",
+            "Sin": "sin",
+            "Sqrt": "sqrt",
+            "Tanh": "tanh",
+        }.items()
+    },
+}
