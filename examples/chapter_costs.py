@@ -229,14 +229,15 @@ def split_reduction() -> Figures:
         Placement(
             {"scale": Tile(1, ALL, 512), "z": Tile(1, 512)},  # eight pieces of 512
             fused("total", "v", "scale") | fused("y", "z"),
+            split=frozenset({"total"}),  # each in a block of its own
         ),
     )
-    partials, applied = three.kernels
-    yield "B084", Fraction(partials.scratch, 4)
-    yield "B086", Fraction(partials.scratch, KIB)
-    yield "C036", Fraction(partials.written["scale"], KIB)
+    pieces, merged, applied = three.kernels
+    yield "B084", Fraction(pieces.partials, 4)
+    yield "B086", Fraction(pieces.partials, KIB)
+    yield "C036", Fraction(merged.written["scale"], KIB)
     yield "B088", Fraction(one.bytes, MIB)
-    main = partials.read["x"] + applied.read["x"] + applied.read["gamma"] + applied.written["z"]
+    main = pieces.read["x"] + applied.read["x"] + applied.read["gamma"] + applied.written["z"]
     yield "B090", Fraction(three.bytes - main, MIB)
     yield "C037", Fraction(three.bytes, MIB)
     yield "C038", Fraction(one.launches)

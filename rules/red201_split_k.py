@@ -12,7 +12,15 @@ pieces; RED204 for atomics.
 """
 
 from lastbit.change import Change
-from lastbit.patterns import PIECES, TILE, one_format, schedule_in, sum_of
+from lastbit.patterns import (
+    PIECES,
+    TILE,
+    one_format,
+    pieces_said,
+    schedule_in,
+    split_across_blocks,
+    sum_of,
+)
 from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 from lastbit.schedule import Seq, Split
 
@@ -68,7 +76,8 @@ RULE = Rewrite(
     ),
     loses=("domain", "deterministic"),
     title=lambda site: (
-        f"`{site.name}` is summed in {site.integer('n')} pieces (`{_schedule(site)}`) "
+        f"`{site.name}` is summed in {pieces_said(site, _schedule(site))} (`{_schedule(site)}`) "
         "that are added afterwards"
     ),
+    places=split_across_blocks,
 )

@@ -12,22 +12,24 @@ See also: RED273, which finds such partial sums; RED265 for devices.
 """
 
 from lastbit.change import Change
-from lastbit.patterns import PIECES, TILE, sum_of, wide_format
+from lastbit.patterns import PIECES, TILE, pieces_said, split_across_blocks, sum_of, wide_format
 from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 from lastbit.schedule import Seq, Split
 
 
-def rewrite(site: Site) -> Edits:
-    """Split the schedule of the sum, with partial sums in `format`."""
-    total = sum_of(site)
-    schedule = Split(
+def _schedule(site: Site) -> Split:
+    return Split(
         site.integer("n"),
         tile=site.integer("tile"),
-        inner=total.schedule,
+        inner=sum_of(site).schedule,
         outer=Seq(),
         partials=wide_format(site).short,
     )
-    return {site.name: total.scheduled(schedule)}
+
+
+def rewrite(site: Site) -> Edits:
+    """Split the schedule of the sum, with partial sums in `format`."""
+    return {site.name: sum_of(site).scheduled(_schedule(site))}
 
 
 RULE = Rewrite(
@@ -56,6 +58,8 @@ RULE = Rewrite(
     ),
     loses=("domain",),
     title=lambda site: (
-        f"the {site.integer('n')} partial sums of `{site.name}` are stored in {site.text('format')}"
+        f"the partial sums of `{site.name}`, of {pieces_said(site, _schedule(site))}, are stored "
+        f"in {site.text('format')}"
     ),
+    places=split_across_blocks,
 )

@@ -11,18 +11,19 @@ See also: RED208, which replaces atomics; DET603 for rows that an index names.
 """
 
 from lastbit.change import Change
-from lastbit.patterns import ONE_FORMAT, PIECES, TILE, sum_of
+from lastbit.patterns import ONE_FORMAT, PIECES, TILE, pieces_said, split_across_blocks, sum_of
 from lastbit.rule import Edits, Rewrite, Site, breaks, holds, rejects
 from lastbit.schedule import AnyOrder, Split
 
 
+def _schedule(site: Site) -> Split:
+    inner = sum_of(site).schedule
+    return Split(site.integer("n"), tile=site.integer("tile"), inner=inner, outer=AnyOrder())
+
+
 def rewrite(site: Site) -> Edits:
     """Split the schedule of the sum, with pieces added in any order."""
-    total = sum_of(site)
-    schedule = Split(
-        site.integer("n"), tile=site.integer("tile"), inner=total.schedule, outer=AnyOrder()
-    )
-    return {site.name: total.scheduled(schedule)}
+    return {site.name: sum_of(site).scheduled(_schedule(site))}
 
 
 RULE = Rewrite(
@@ -50,6 +51,8 @@ RULE = Rewrite(
     ),
     loses=("domain", "deterministic"),
     title=lambda site: (
-        f"the {site.integer('n')} partial sums of `{site.name}` are added in the order they arrive"
+        f"the partial sums of `{site.name}`, of {pieces_said(site, _schedule(site))}, are added in "
+        "the order they arrive"
     ),
+    places=split_across_blocks,
 )

@@ -12,7 +12,7 @@ See also: RED266, where each block is rounded before it is added; RED210, where 
 
 from lastbit.change import Change
 from lastbit.graph import Node, Round, chunks, concat
-from lastbit.patterns import BLOCK, NO_GRID_FORMAT, sum_of
+from lastbit.patterns import BLOCK, NO_GRID_FORMAT, stored_between_blocks, sum_of
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 
@@ -59,4 +59,5 @@ RULE = Rewrite(
         f"the accumulator of `{site.name}` is stored in {site.text('format')} "
         f"every {site.integer('block')} terms"
     ),
+    places=stored_between_blocks,
 )

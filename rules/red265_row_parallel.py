@@ -14,7 +14,7 @@ See also: DET602, where no part is rounded; RED203 on one device.
 """
 
 from lastbit.change import Change
-from lastbit.patterns import sum_of
+from lastbit.patterns import split_across_blocks, sum_of
 from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 from lastbit.schedule import Seq, Split
 
@@ -57,4 +57,5 @@ RULE = Rewrite(
         f"`{site.name}` is summed on {site.integer('n')} devices and all-reduced in "
         f"{site.text('format')}"
     ),
+    places=split_across_blocks,
 )

@@ -13,7 +13,7 @@ See also: RED212, where only the running value is rounded.
 
 from lastbit.change import Change
 from lastbit.graph import Round, apply, chunks
-from lastbit.patterns import BLOCK, NO_GRID_FORMAT, sum_of
+from lastbit.patterns import BLOCK, NO_GRID_FORMAT, stored_between_blocks, sum_of
 from lastbit.rounding import Rounding
 from lastbit.rule import Edits, Parameter, Rewrite, Site, breaks, holds, rejects
 
@@ -59,4 +59,5 @@ RULE = Rewrite(
         f"`{site.name}` adds each sum of {site.integer('block')} terms to an output in "
         f"{site.text('format')}"
     ),
+    places=stored_between_blocks,
 )

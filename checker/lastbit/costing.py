@@ -1,8 +1,8 @@
 """What each transform of a plan does to traffic, local storage, launches and memory.
 
 A transform that only places values leaves the program as it was written; what it says of places
-stays, so that later ones start from there. Any other transform costs what its new definitions cost.
-Shown are the launches that differ, at the plan's sizes.
+stays, so that later ones start from there. Any other transform costs what its new definitions cost,
+where it says that they are computed. Shown are the launches that differ, at the plan's sizes.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from fractions import Fraction
 from math import ceil
 from typing import TypeVar
 
+from lastbit.cost.apart import shown
 from lastbit.cost.devices import Device
 from lastbit.cost.kernels import CycleError
 from lastbit.cost.placement import Placement, Tile
 from lastbit.cost.residence import Block, Occupancy, occupancy
-from lastbit.cost.traffic import KernelCost
+from lastbit.cost.traffic import KernelCost, cost_of_program
 from lastbit.cost.units import more, size, time
 from lastbit.cost.whole import Whole
 from lastbit.definitions import Definitions, reads
-from lastbit.plan_model import Plan, Transform
+from lastbit.plan_model import Launch, Plan, Transform
 from lastbit.records import Cost, Fit
 from lastbit.rule import Edits, RejectedError, Site
 from lastbit.verify.bench import Bench
@@ -38,11 +39,13 @@ class Account:
         cost: None where nothing can be counted.
         why: why that is so, as a sentence; empty otherwise.
         findings: code and message of what a reader should know.
+        notes: what is not decided of it.
     """
 
     cost: Cost | None
     why: str = ""
     findings: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Ledger:
@@ -78,21 +81,25 @@ class Ledger:
     def _count(self, transform: Transform, site: Site, edits: Edits) -> Account:
         start, program = self._start, site.program
         assert start is not None
-        if transform.rule.places is not None:
-            placement = start.placement.then(transform.rule.places(site))
-            names = {*site.at, *_placed(transform.rule.places(site))}
-            # What only another tile brings is not the fault of what is computed where.
-            tiled = replace(start.placement, tiles=placement.tiles)
-            alone, _ = start.changed(program, tiled, names)
+        rule = transform.rule
+        places = Placement() if rule.places is None else rule.places(site)
+        names = {*site.at, *_placed(places)}
+        alone = start
+        if rule.placement and rule.places is not None:
+            placement = start.placement.then(places)
+            if places.inside or places.together or not _is_tiled(start, site.at):
+                # What only another tile brings is not the fault of what is computed where, and
+                # before a tile is said there is nothing that it could be compared with.
+                tiled = replace(start.placement, tiles=placement.tiles)
+                alone, _ = start.changed(program, tiled, names)
         else:
-            placement = inherited(program, edits, start.placement)
+            placement = inherited(program, edits, start.placement).then(places)
             program = program.edited(edits)
-            names = {*site.at, *edits}
-            alone = start
+            names |= edits.keys()
         whole, near = start.changed(program, placement, names)
         peak = whole.peak_bytes
         account = self._account(transform, start, alone, whole, near, (self._peak, peak))
-        if not transform.branch and (transform.rule.places or not transform.rule.placement):
+        if not transform.branch and (rule.places or not rule.placement):
             self._start, self._peak = whole, peak
         return account
 
@@ -121,7 +128,8 @@ class Ledger:
             at={name: span.typical for name, span in spans if not span.fixed},
         )
         label = f"{transform.rule.name} at {', '.join(f'`{name}`' for name in transform.at)}"
-        return Account(cost, findings=tuple(_findings(label, device, grown, *sides)))
+        findings = tuple(_findings(label, device, grown, *sides))
+        return Account(cost, findings=findings, notes=tuple(_open(device, sides[1])))
 
 
 def placement_of(plan: Plan) -> Placement:
@@ -129,7 +137,13 @@ def placement_of(plan: Plan) -> Placement:
     return Placement(
         {name: launch.tile for launch in plan.launches for name in launch.values},
         together=tuple(frozenset(launch.values) for launch in plan.launches),
+        split=frozenset(name for launch in plan.launches if launch.split for name in launch.values),
     )
+
+
+def _is_tiled(whole: Whole, names: Sequence[str]) -> bool:
+    """Return whether it is said in which tiles the kernels of some values work."""
+    return all(cost.kernel.tile.cuts for cost in whole.launches(names))
 
 
 def inherited(program: Definitions, edits: Edits, placement: Placement) -> Placement:
@@ -176,7 +190,8 @@ def changed(before: Whole, after: Whole, near: Iterable[str], at: Sequence[str])
 def _placed(placement: Placement) -> set[str]:
     """Return the values of which a placement says something."""
     pairs = {name for pair in placement.inside for name in pair}
-    return {*placement.tiles, *pairs, *(n for group in placement.together for n in group)}
+    groups = (name for group in placement.together for name in group)
+    return {*placement.tiles, *pairs, *groups, *placement.split, *placement.spills}
 
 
 def fit_of(device: Device, latency_ns: int | None, sides: Sides) -> Fit | None:
@@ -217,7 +232,7 @@ def _tightest(device: Device, side: Sequence[KernelCost]) -> tuple[Occupancy, Ke
 def residence(device: Device, cost: KernelCost) -> Occupancy:
     """Return how many blocks of a launch an SM holds, by what the plan says of them."""
     tile = cost.kernel.tile
-    threads, registers, shared = tile.threads or 0, tile.registers or 0, cost.local_bytes or 0
+    threads, registers, shared = tile.threads or 0, tile.registers or 0, cost.least_bytes
     if tile.in_registers:
         shared -= cost.accumulator_bytes
         registers += ceil(cost.accumulator_bytes / 4 / threads) if threads else 0
@@ -257,10 +272,21 @@ def _findings(
     elif grown > 0 and after > before:
         text = f"{label} moves {size(after)} instead of {size(before)} ({more(before, after)})"
         yield MORE_TRAFFIC, text + _most(left, right)
-    for cost in right if device is not None else ():
+    if device is not None:
+        # What had no room before and holds no more is not the transform's fault.
+        before = max((c.least_bytes for c in left if not residence(device, c).resident), default=-1)
+        for cost in right:
+            if cost.least_bytes > before and (text := no_room(device, cost)):
+                yield NO_ROOM, f"{label}: {text}"
+
+
+def _open(device: Device | None, side: Sequence[KernelCost]) -> Iterator[str]:
+    """Yield of which launches it is not decided whether a block fits."""
+    for cost in side if device is not None else ():
         assert device is not None
-        if cost.local_bytes is not None and not residence(device, cost).resident:
-            yield NO_ROOM, f"{label}: {_no_room(device, cost)}"
+        text = undecided(cost)
+        if text and not no_room(device, cost):
+            yield f"not decided whether it fits on {device.name}: {text}"
 
 
 def _most(left: Sequence[KernelCost], right: Sequence[KernelCost]) -> str:
@@ -269,25 +295,60 @@ def _most(left: Sequence[KernelCost], right: Sequence[KernelCost]) -> str:
     for side, costs in enumerate((left, right)):
         for cost in costs:
             for name, count in cost.read.items():
-                moved.setdefault(f"reads of `{name}`", [0, 0])[side] += count
+                moved.setdefault(f"reads of {shown(name)}", [0, 0])[side] += count
             for name, count in cost.written.items():
-                moved.setdefault(f"writes of `{name}`", [0, 0])[side] += count
-            moved.setdefault("partial sums", [0, 0])[side] += cost.partials
+                moved.setdefault(f"writes of {shown(name)}", [0, 0])[side] += count
+            moved.setdefault("running sums", [0, 0])[side] += cost.spilled
     name, (before, after) = max(moved.items(), key=lambda item: item[1][1] - item[1][0])
     return f", most of it for {name}: {size(before)} -> {size(after)}"
 
 
-def _no_room(device: Device, cost: KernelCost) -> str:
+def no_room(device: Device, cost: KernelCost) -> str:
+    """Say that a block of a launch does not fit on a device; empty where it does."""
     run = residence(device, cost)
-    names = ", ".join(f"`{name}`" for name in cost.kernel.values)
+    if run.resident:
+        return ""
+    names = ", ".join(shown(name) for name in cost.kernel.values)
     if run.admitted["shared memory"] == 0:
         held = f"operands {size(cost.held.operands)}"
         if not cost.kernel.tile.in_registers:
             held += f", running sums {size(cost.held.accumulators)}"
         least = f"{device.name} gives one block {size(device.block_bytes)}"
-        return f"a block of {names} holds {size(run.block.shared_bytes)} ({held}); {least}"
+        some = "" if cost.held.known else "at least "
+        return f"a block of {names} holds {some}{size(run.block.shared_bytes)} ({held}); {least}"
     needs = f"{run.block.threads} threads with {run.block.registers} registers each"
     return f"a block of {names} has {needs}; {device.name} holds no such block"
+
+
+def undecided(cost: KernelCost) -> str:
+    """Say what a tile leaves open of what its block holds; empty where it leaves nothing open."""
+    tile = cost.kernel.tile
+    if not tile.cuts or cost.held.known or not cost.least_bytes:
+        return ""
+    names = ", ".join(shown(name) for name in cost.kernel.values)
+    sizes = (("rows", tile.rows), ("columns", tile.columns), ("depth", tile.depth))
+    missing = ", ".join(f"`{name}`" for name, length in sizes if length is None)
+    return f"a block of {names} holds at least {size(cost.least_bytes)}; its tile has no {missing}"
+
+
+def at_start(plan: Plan, program: Definitions) -> Iterator[tuple[Launch, str]]:
+    """Yield the kernels that a plan describes and that do not fit on its device, and why.
+
+    Args:
+        plan: the plan.
+        program: its program, before any transform.
+    """
+    if plan.device is None or not plan.launches:
+        return
+    try:
+        kernels = cost_of_program(program, placement_of(plan)).kernels
+    except CycleError:
+        return
+    for cost in kernels:
+        text = no_room(plan.device, cost)
+        for launch in plan.launches if text else ():
+            if not {*cost.kernel.values}.isdisjoint(launch.values):
+                yield launch, text
 
 
 def _split(device: Device, left: Sequence[KernelCost], right: Sequence[KernelCost]) -> str | None:
@@ -306,18 +367,23 @@ def _split(device: Device, left: Sequence[KernelCost], right: Sequence[KernelCos
     ]
     if times[1] < times[0]:
         return None
-    extra = sum(c.partials for c in right) - sum(c.partials for c in left)
+    extra = sum(c.bytes for c in right) - sum(c.bytes for c in left)
+    partials = sum(c.partials for c in right) - sum(c.partials for c in left)
+    what = "its partial sums" if extra <= partials else "its partial sums and what is read again"
     launches = sum(c.launches for c in right) - sum(c.launches for c in left)
     passes = f" and {launches} launch{'' if launches == 1 else 'es'}" if launches > 0 else ""
     change = f"{size(extra)}{passes}: {time(times[0])} -> {time(times[1])}"
     where = f"the {device.sms} SMs of {device.name}"
     if busy[0] == device.sms:
-        return f"{blocks[0]} blocks keep {where} busy without it; its partial sums add {change}"
-    text = f"{blocks[1]} blocks instead of {blocks[0]} on {where} save less than its partial sums"
+        return f"{blocks[0]} blocks keep {where} busy without it; {what} add {change}"
+    text = f"{blocks[1]} blocks instead of {blocks[0]} on {where} save less than {what}"
     return f"{text} cost, {change}"
 
 
 def _local(side: Sequence[KernelCost]) -> int | None:
+    """Return the most that a block holds; None where a tile is said that leaves it open."""
+    if any(c.local_bytes is None and c.kernel.tile.cuts for c in side):
+        return None
     return max((c.local_bytes for c in side if c.local_bytes is not None), default=None)
 
 

@@ -1,28 +1,31 @@
 """Explore a plan: which kernels and tiles move least, of those that its budget permits.
 
-Fusion boundaries and tiles change no bit, and neither does the place of a quantization. The plan's
-other transforms are options: each is judged as `lint` judges it, and one that the budget forbids is
+Fusion boundaries and tiles change no bit, and neither does the place of a quantization. So the
+plan's kernels, and its transforms that only place values, are among what is compared. Its other
+transforms are options: each is judged as `lint` judges it, and one that the budget forbids is
 dropped. What is left is the program as written, and with each option.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from lastbit.cost.devices import Device
+from lastbit.cost.devices import Device, device_of
 from lastbit.cost.kernels import CycleError
+from lastbit.cost.placement import Placement
 from lastbit.cost.search import Alternative, Explored, explore
-from lastbit.cost.traffic import ProgramCost, cost_of_program
-from lastbit.costing import placement_of
+from lastbit.cost.traffic import KernelCost, ProgramCost, cost_of_program
+from lastbit.costing import inherited, no_room, placement_of, residence
 from lastbit.definitions import Definitions
 from lastbit.demands import budget_at
 from lastbit.errors import InputError, Problem, did_you_mean
 from lastbit.lint import shortfalls
 from lastbit.plan import load_plan
 from lastbit.plan_model import Plan, Transform
+from lastbit.rule import RejectedError
 from lastbit.verify.bench import Bench
 from lastbit.verify.decide import Judged
 from lastbit.verify.judge import Judge
@@ -86,6 +89,8 @@ class Exploration:
         sizes: of the symbols, as they were taken.
         device: whose blocks must hold a kernel's working set; None: any size fits.
         start: the program in the kernels that the plan describes; None where it describes none.
+        too_large: what of it does not fit on the device, as sentences.
+        placed: the transforms that only place values.
         options: the program as written, and with each option.
         forbidden: the transforms that are no options.
     """
@@ -95,8 +100,15 @@ class Exploration:
     sizes: Mapping[str, int]
     device: Device | None
     start: ProgramCost | None
+    too_large: tuple[str, ...]
+    placed: tuple[str, ...]
     options: tuple[Option, ...]
     forbidden: tuple[Forbidden, ...]
+
+    @property
+    def fit(self) -> int:
+        """Return the number of partitions, of all options, in which every kernel fits."""
+        return sum(len(option.explored.cheapest) for option in self.options)
 
     @property
     def ranked(self) -> list[Found]:
@@ -124,7 +136,7 @@ class Exploration:
 def explore_plan(
     path: str | os.PathLike[str],
     *,
-    device: Device | None = None,
+    device: Device | str | None = None,
     only: Iterable[str] = (),
     today: date | None = None,
     seed: int = 0,
@@ -133,38 +145,57 @@ def explore_plan(
 
     Args:
         path: the plan.
-        device: the device, in place of the plan's.
+        device: the device, or its name, in place of the plan's; the plan may define it.
         only: values that may share kernels; none: all.
         today: the day with which the ends of `[[allow]]` are compared; by default this day.
         seed: selects every draw of a verdict.
 
     Raises:
         InputError: the plan cannot be used, or has no value of a name.
+        UnknownDeviceError: nothing is known of the device.
         TooManyError: the program has too many partitions.
     """
     plan = with_size_symbols(load_plan(path, today or date.today()))
     if plan.after is not None:
         message = f"{plan.file} compares two graphs, and one is explored"
         raise InputError([Problem(message, "Take `after` out, or name its graph [graph].")])
+    if isinstance(device, str):
+        device = device_of(device, plan.devices)
     plan = replace(plan, device=device or plan.device)
     bench = Bench(plan)
     program = bench.before(0, bench.true)
     free = _free(program, only)
-    capacity = None if plan.device is None else plan.device.block_bytes
     judged, forbidden = _judged(plan, seed)
-    options = [Option((), explore(program, capacity, free))]
-    for names, changed in _variants(judged):
-        options.append(Option(names, explore(changed, capacity, free)))
+    placed = [transform for transform in plan.transforms if transform.rule.placement]
+    ways = list(_ways(plan, program, placed))
+    options = [
+        Option(names, explore(changed, None, free, own, said, _fits(plan.device)))
+        for names, changed, own, said in _variants(judged, ways)
+    ]
     spans = plan.symbols.items()
+    start = _start(plan, program)
+    found = None if start is None or plan.device is None else (start, plan.device)
     return Exploration(
         plan=plan.file,
         operators=sum(not program.is_input(name) for name in program.nodes),
         sizes={name: span.typical for name, span in spans if not span.fixed},
         device=plan.device,
-        start=_start(plan, program),
+        start=start,
+        too_large=() if found is None else tuple(_too_large(*found)),
+        placed=tuple(transform.id for transform in placed),
         options=tuple(options),
         forbidden=tuple(forbidden),
     )
+
+
+def _fits(device: Device | None) -> Callable[[KernelCost], bool]:
+    return lambda cost: device is None or residence(device, cost).resident > 0
+
+
+def _too_large(start: ProgramCost, device: Device) -> Iterator[str]:
+    for cost in start.kernels:
+        if text := no_room(device, cost):
+            yield text
 
 
 def _free(program: Definitions, only: Iterable[str]) -> list[str] | None:
@@ -212,13 +243,46 @@ def _reason(plan: Plan, transform: Transform, judged: Judged) -> str:
     return reasons[0] if reasons and (judged.rejected or not allowed) else ""
 
 
-def _variants(plan: Plan) -> Iterator[tuple[tuple[str, ...], Definitions]]:
-    """Yield the program with each option, and with those before it that stay."""
+def _ways(plan: Plan, program: Definitions, placed: Sequence[Transform]) -> Iterator[Placement]:
+    """Yield how the plan's program runs, and how after each transform that only places values."""
+    way = placement_of(plan)
+    if plan.launches:
+        yield way
+    bench = Bench(plan)
+    for transform in placed:
+        site = bench.site(transform, bench.true, program)
+        if transform.rule.places is None or not all(name in program.nodes for name in site.at):
+            continue
+        try:
+            transform.rule.apply(site)
+        except RejectedError:
+            continue
+        after = way.then(transform.rule.places(site))
+        yield after
+        if not transform.branch:
+            way = after
+
+
+Variant = tuple[tuple[str, ...], Definitions, list[Placement], Placement]
+
+
+def _variants(plan: Plan, ways: list[Placement]) -> Iterator[Variant]:
+    """Yield the program as it is, and with each option and those before it that stay.
+
+    With it comes how it runs in the plan, and what is said of its sums.
+    """
     bench = Bench(plan)
     kept: list[str] = []
+    said = placement_of(plan)
+    yield (), bench.before(0, bench.true), ways, said
     for number, transform in enumerate(plan.transforms):
         program = bench.before(number, bench.true)
         edits = bench.edits(number, bench.true, program)
-        yield (*kept, transform.id), program.edited(edits)
+        places = Placement()
+        if transform.rule.places is not None:
+            places = transform.rule.places(bench.site(transform, bench.true, program))
+        after, *others = (inherited(program, edits, way).then(places) for way in [said, *ways])
+        yield (*kept, transform.id), program.edited(edits), others, after
         if not transform.branch:
             kept.append(transform.id)
+            said, ways = after, others

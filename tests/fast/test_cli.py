@@ -151,6 +151,8 @@ def test_a_device_is_written_to_as_it_is(lint):
         (["--output", "yaml=x"], "'yaml=x' is no FORMAT=PATH; formats: text, json."),
         (["--output", "json"], "'json' is no FORMAT=PATH; formats: text, json."),
         (["--select", "RAD"], "'RAD' is no code; write one as RED201, or a family: RED."),
+        (["--select", "COST9"], "'COST9' is no code; write one as RED201, or a family: RED."),
+        (["--ignore", "COS"], "'COS' is no code; write one as RED201, or a family: RED."),
         (["--ignore", "red201"], "'red201' is no code; write one as RED201, or a family: RED."),
         (["--today", "31.1.2026"], "'31.1.2026' is no date; write one as 2026-01-31."),
     ],

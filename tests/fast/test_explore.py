@@ -7,10 +7,13 @@ from math import comb
 
 import pytest
 
-from lastbit.cost import Placement, Tile, cost_of_program
+from lastbit.cost import ALL, Placement, Tile, cost_of_program
 from lastbit.cost.kernels import CycleError, kernels_of
-from lastbit.cost.search import Explored, TooManyError, explore, seams_of, tiles_for
+from lastbit.cost.search import Explored, TooManyError, explore, seams_of
+from lastbit.cost.tiles import tiles_for
 from lastbit.definitions import Definitions, reads, reference
+from lastbit.registry import load_rules
+from lastbit.rule import Site
 from lastbit.text import parse_program
 
 KIB, MIB = 2**10, 2**20
@@ -233,3 +236,106 @@ def test_too_many_ways_are_refused() -> None:
         "the program can be cut at 17 places, which makes 2^17 partitions; at most 2^16 are "
         "enumerated. Name the values that may share kernels."
     )
+
+
+ROWS = """
+x: bf16[M, N]
+g: f32[1, N]
+r: f32 = sum(x * x) acc f32 seq
+y: bf16 = x * rsqrt(r / 1000) * g
+"""
+PAIR = """
+a: f32[M, K]
+w: f32[K, N]
+c: f32 = matmul(a, w) acc f32 seq
+y: f32 = relu(c)
+"""
+HEAD = """
+q: bf16[L, D]
+k: bf16[S, D]
+v: bf16[S, D]
+s: f32 = matmul(q, transpose(k)) acc f32 seq
+m: f32 = max(s, axis=-1)
+p: f32 = exp(s - m)
+l: f32 = sum(p) acc f32 seq
+u: f32 = matmul(p, v) acc f32 seq
+o: bf16 = u / l
+"""
+
+
+def together(tile: Tile, *names: str) -> Placement:
+    return Placement(dict.fromkeys(names, tile), together=(frozenset(names),))
+
+
+def test_a_tile_of_several_rows_is_tried() -> None:
+    # Four rows of 1000: x and y once, and the weights for each of 128 tiles.
+    found = points(explore(program(ROWS, M=512, N=1000), 227 * KIB))
+    assert (2 * 2 * 512_000 + 128 * 4000, 4 * (2000 + 4)) in found
+
+
+def test_products_are_tried_with_fewer_terms_at_a_time() -> None:
+    found = explore(program(PAIR, M=512, K=4096, N=512), 227 * KIB)
+    assert (65 * MIB, 80 * KIB) in points(found)  # 128 x 128, 16 terms: 16 + 64 KiB
+    depths = {choice.tile.depth for a in found.front for choice in a.choices}
+    assert depths == {16}  # more of them hold more, and move no less
+
+
+@pytest.mark.parametrize("tile", [Tile(96, 80, 8), Tile(40, 512, 24, buffers=2), Tile(512, ALL)])
+def test_no_kernel_of_the_plan_beats_the_front(tile: Tile) -> None:
+    whole = program(PAIR, M=512, K=4096, N=512)
+    own = together(tile, "c", "y")
+    start = cost_of_program(whole, own)
+    least = start.kernels[0].least_bytes
+    found = explore(whole, None, own=[own])
+    if tile.depth is None:  # the shallowest that is tried has 16 terms
+        least += 15 * 4 * (512 + 512)
+    assert any(traffic <= start.bytes and local <= least for traffic, local in points(found))
+    assert found.partitions == 2
+
+
+def test_a_tile_of_the_plan_is_on_the_front_where_no_other_beats_it() -> None:
+    whole = program(PAIR, M=512, K=4096, N=512)
+    own = together(Tile(96, 80, 8), "c", "y")
+    found = points(explore(whole, own=[own]))
+    # 6 rows and 7 columns of tiles read A and W, of 8 MiB each; 8 terms, and the running sums.
+    assert ((7 * 8 + 6 * 8 + 1) * MIB, 4 * (96 * 8 + 8 * 80 + 96 * 80)) in found
+
+
+def test_a_plan_may_put_together_what_shares_nothing() -> None:
+    text = "a: f32[64]\nb: f32[64]\nx: f32 = a * 2\ny: f32 = b * 2\nreturn x, y"
+    whole = program(text)
+    assert explore(whole).partitions == 1
+    found = explore(whole, own=[Placement(together=(frozenset("xy"),))])
+    assert found.partitions == 2
+    assert sorted(a.launches for a in found.cheapest) == [1, 2]
+
+
+def test_a_tile_of_the_plan_is_tried_in_other_kernels_too() -> None:
+    whole = program(PAIR, M=512, K=4096, N=512)
+    found = explore(whole, own=[together(Tile(96, 80, 8), "c")])
+    tiles = {a.choices[0].tile: a.launches for a in found.front}
+    assert tiles[Tile(96, 80, 8)] == 1  # with the activation, and not as in the plan
+
+
+def test_attention_in_one_kernel_is_tried() -> None:
+    whole = program(HEAD, L=8192, S=8192, D=128)
+    own = [together(Tile(82, 128), *"smpluo")]
+    best = {a.bytes: a for a in explore(whole, own=own).front}[404 * MIB]
+    assert (best.launches, best.choices[0].tile.rows) == (1, 82)
+    assert best.local_bytes > 4 * 82 * 8192  # all scores of its rows
+    assert explore(whole, 99 * KIB, own=own).front[0].bytes > 1024 * MIB
+
+
+def test_attention_block_by_block_fits() -> None:
+    whole = program(HEAD, L=1024, S=1024, D=128)
+    edits = load_rules()["RED251"].apply(Site(whole, ("o",), {"block": 64}))
+    own = [together(Tile(82, 128), *"smpluo")]
+    best = explore(whole.edited(edits), 99 * KIB, own=own).front[0]
+    assert (best.bytes, best.local_bytes) == (13 * 512 * KIB + 512 * KIB, 101336)
+
+
+def test_a_scale_of_all_is_not_computed_by_the_tiles_that_read_it() -> None:
+    text = "x: f32[M, K]\ns: f32 = amax(amax(x, axis=-1), axis=0) / 448\nq: e4m3fn = x / s saturate"
+    assert {a.launches for a in explore(program(text, M=1024, K=64)).cheapest} == {2}
+    one = {a.launches for a in explore(program(text, M=1, K=64)).cheapest}
+    assert one == {1, 2}  # one row is one block

@@ -6,14 +6,19 @@ import json
 from datetime import date
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from lastbit import cli
 from lastbit.cost import device_of
+from lastbit.cost.devices import UnknownDeviceError
 from lastbit.errors import InputError
 from lastbit.exploring import Exploration, explore_plan
 
 MIB = 2**20
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "reports/explore.schema.json").read_text(encoding="utf-8")
+)
 TODAY = date(2026, 6, 1)
 CHAIN = """schema = 1
 [graph]
@@ -174,6 +179,121 @@ def test_two_graphs_are_not_explored(tmp_path: Path) -> None:
         f"{tmp_path / 'p.toml'} compares two graphs, and one is explored. "
         "Take `after` out, or name its graph [graph]."
     )
+
+
+def test_kernels_of_the_plan_that_do_not_fit_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sizes = PRODUCT.replace("M = 64, K = 256, N = 64", "M = 512, K = 512, N = 512")
+    kernel = '[[kernel]]\nvalues = ["c"]\nrows = 256\ncolumns = 512\ndepth = 64\n'
+    plan(tmp_path, sizes + kernel + transform("epilogue", "c"))
+    assert cli.run(["explore", "p.toml", "--top", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # 64 terms of 256 rows and 512 columns in 2 bytes, and 256 x 512 running sums of 4.
+    assert lines[1:3] == [
+        "In the kernels of the plan: 3 MiB, 2 launches, local 608 KiB",
+        "  no room: a block of `c` holds 608 KiB (operands 96 KiB, running sums 512 KiB); "
+        "a100 gives one block 163 KiB",
+    ]
+    assert lines[-2:] == [
+        "Only places values, and is among these ways where it can be applied",
+        "  c.epilogue",
+    ]
+
+
+def test_what_the_kernels_of_the_plan_leave_open_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = "d: bf16 = matmul(y, transpose(y)) acc f32 seq"
+    text = PRODUCT.replace("y: bf16 = silu(c)", f"y: bf16 = silu(c)\n{more}")
+    plan(tmp_path, text + '[[kernel]]\nvalues = ["c", "y"]\nrows = 32\ncolumns = 64\n')
+    assert cli.run(["explore", "p.toml", "--top", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[2:4] == [
+        "  a block of `y` holds at least 8.2 KiB; its tile has no `depth`",
+        "  `d` has no tile, and is counted as if it read each operand once",
+    ]
+
+
+ODD = PRODUCT.replace("M = 64, K = 256, N = 64", "M = 240, K = 256, N = 240")
+
+
+def test_a_kernel_of_the_plan_is_an_alternative(tmp_path: Path) -> None:
+    kernel = '[[kernel]]\nvalues = ["c", "y"]\nrows = 48\ncolumns = 40\ndepth = 8\n'
+    exploration = found(tmp_path, ODD + kernel)
+    start = exploration.start
+    assert start is not None
+    rows = [(i.alternative.bytes, i.alternative.local_bytes) for i in exploration.front]
+    assert (start.bytes, start.local_bytes) in rows
+
+
+def test_a_tile_that_a_transform_gives_is_an_alternative(tmp_path: Path) -> None:
+    kernel = '[[kernel]]\nvalues = ["c"]\nrows = 16\ncolumns = 16\ndepth = 8\n'
+    text = ODD + kernel + transform("tile-output", "c", "rows = 48", "columns = 40")
+    text += transform("epilogue", "c", "branch = true")
+    exploration = found(tmp_path, text)
+    assert exploration.placed == ("c.tile-output", "c.epilogue")
+    # Six columns of tiles read A, five rows W.
+    tiles = {
+        (i.alternative.bytes, c.tile.rows, c.tile.columns, c.tile.depth)
+        for i in exploration.front
+        for c in i.alternative.choices
+    }
+    assert (11 * 240 * 256 * 2 + 240 * 240 * 2, 48, 40, 8) in tiles
+
+
+@pytest.mark.parametrize(("threads", "fits"), [(256, False), (1024, True)])
+def test_running_sums_in_registers_must_fit_there(tmp_path: Path, threads: int, fits: bool) -> None:
+    # 256 x 256 running sums are 256 registers for each of 256 threads, and 64 for 1024.
+    sizes = PRODUCT.replace("M = 64, K = 256, N = 64", "M = 256, K = 256, N = 256")
+    kernel = '[[kernel]]\nvalues = ["c", "y"]\nrows = 256\ncolumns = 256\ndepth = 8\n'
+    kernel += f'accumulators = "registers"\nthreads = {threads}\n'
+    best = found(tmp_path, sizes + kernel).front[0].alternative
+    assert (best.bytes == 3 * 256 * 256 * 2) == fits  # all of it at once
+
+
+def test_a_device_of_the_plan_may_be_named(tmp_path: Path) -> None:
+    mine = '[device.mine]\nlike = "a100"\nblock_bytes = 20000\nsource = "me"\n'
+    exploration = found(tmp_path, PRODUCT + mine, device="mine")
+    assert exploration.device is not None
+    assert (exploration.device.name, exploration.device.block_bytes) == ("mine", 20000)
+    with pytest.raises(UnknownDeviceError) as caught:
+        found(tmp_path, PRODUCT + mine, device="min")
+    assert str(caught.value) == "unknown device 'min'. Did you mean 'mine'?"
+
+
+def test_alternatives_that_a_transform_leaves_as_they_are_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    halves = CHAIN.replace("z / 1", "z / 2")
+    plan(tmp_path, halves + transform("multiply-by-exact-reciprocal", "q"))
+    exploration = explore_plan("p.toml", today=TODAY)
+    assert (exploration.fit, len(exploration.ranked)) == (8, 4)
+    assert cli.run(["explore", "p.toml", "--top", "1"]) == 0
+    assert (
+        "\nLeast traffic, 1 of 4; 4 more cost the same, with transforms that change none of it\n"
+        in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize("device", [(), ("--device", "h200")])
+def test_the_json_follows_its_schema(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], device: tuple[str, ...]
+) -> None:
+    kernel = '[[kernel]]\nvalues = ["c"]\nrows = 512\ncolumns = "all"\ndepth = 64\n'
+    text = PRODUCT.replace("M = 64", "M = [1, 64]").replace('device = "a100"', "")
+    text += kernel + transform("split-k", "c", "n = 2") + transform("epilogue", "c")
+    text += transform("drop-rounding", "y")
+    assert cli.run(["explore", plan(tmp_path, text), "--format", "json", *device]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert document["alternatives"] == {"partitions": 4, "fit": 4, "different": 4}
+    assert document["forbidden"]
+    document["more"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="'more' was unexpected"):
+        jsonschema.validate(document, SCHEMA)
 
 
 EXPECTED = """\

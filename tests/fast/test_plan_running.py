@@ -82,14 +82,29 @@ device = "h100-pcie"
 like = "h100-sxm"
 sms = 114
 bandwidth = 2.0e12
+peak = 7.56e14
 source = "NVIDIA H100 PCIe data sheet"
 """,
     )
     device, sxm = plan.device, DEVICES["h100-sxm"]
     assert device is not None
     assert (device.name, device.sms, device.bandwidth) == ("h100-pcie", 114, 2 * 10**12)
-    assert (device.shared_bytes, device.peak) == (sxm.shared_bytes, sxm.peak)
+    assert (device.shared_bytes, device.peak) == (sxm.shared_bytes, 756 * 10**12)
+    assert device.ridge == 378  # 756 TFLOP/s over 2 TB/s
     assert device.source == "NVIDIA H100 PCIe data sheet"
+
+
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [("sms = 114", False), ("bandwidth = 2.0e12", False), ("reserve_bytes = 2048", True)],
+)
+def test_another_product_has_no_peak_of_the_one_that_it_is_like(
+    tmp_path: Path, more: str, known: bool
+) -> None:
+    mine = f'[device.mine]\nlike = "h100-sxm"\nsource = "me"\n{more}\n'
+    device = load(tmp_path, f'[target]\ndevice = "mine"\n{mine}').device
+    assert device is not None
+    assert device.peak == (DEVICES["h100-sxm"].peak if known else None)
 
 
 def test_a_device_of_its_own(tmp_path: Path) -> None:

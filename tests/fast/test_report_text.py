@@ -7,7 +7,7 @@ import pytest
 
 from lastbit.report.text import last_line, render
 from lastbit.report.words import count, number, percent, plural, size_pair
-from lastbit.result import Budget, Finding, Location, Result, Step, read_result
+from lastbit.result import Budget, Cost, Finding, Location, Result, Step, read_result
 
 SAMPLE = read_result(str(Path(__file__).parents[1] / "data/lint_sample.json"))
 
@@ -17,7 +17,8 @@ plan.toml:58  FUS102 drop-rounding at `t` (branch)                              
     drift     27.4 % of elements differ, up to 1 ulp of bf16 at scale, 1 ulp of the result \
 (normal(0, 1), seed 0, 2^20 of 12,582,912); nearer exact: after (0.98 -> 0.5 ulp)
     promises  deterministic, batch-invariant, layout-invariant not decided (no layout is given)
-    cost      120 -> 72 MiB, 2 -> 1 launches, local 2 -> 4 KiB, peak 72 MiB (at M = 1024)
+    cost      120 -> 72 MiB, 2 -> 1 launches, local 2 -> 4 KiB, peak 72 MiB, \
+25.17 MFLOP (at M = 1024)
     device    h100-sxm: 8 -> 4 blocks on an SM (registers 8 -> 4, shared memory ? -> 4, \
 threads 8), 100 % -> 50 % of its warps, ? -> 2.15 times the bytes under way that it needs, \
 0.2 -> 0.333 of 296 FLOP per byte
@@ -103,6 +104,26 @@ def test_a_budget_that_is_kept_says_so():
         "",
         "decided 1 of 1 step; 1 bitwise; no findings",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("COST701", "demands no finding of COST"),
+        ("RED203", "no math, unknown or new non-finite result, as without any demand"),
+    ],
+)
+def test_a_step_that_fails_without_a_demand_says_by_what(code: str, said: str):
+    step = replace(STEP, budget=Budget())
+    finding = Finding(code, "error", "it is so", Location("p.toml", 1), step="a.b")
+    assert f"    budget    {said}: error" in render(Result.of("lint", [step], [finding], {}))
+
+
+def test_operations_and_their_share_are_shown_without_a_device():
+    cost = Cost((2**20, 2**21), (None, None), (1, 1), (2**20, 2**20), flops=(2**22, 2**22))
+    assert render(_one_step(cost=cost)).splitlines()[2] == (
+        "    cost      1 -> 2 MiB, 1 launch, peak 1 MiB, 4.194 MFLOP, 4 -> 2 FLOP per byte"
+    )
 
 
 def test_a_run_over_nothing_says_that_nothing_was_decided():

@@ -304,3 +304,19 @@ def test_the_title_of_split_k_shows_the_schedule() -> None:
     assert title(site) == (
         "`g` is summed in 3 pieces (`split(3, tile=64)`) that are added afterwards"
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("RED201", "`g` is summed in 911 pieces of up to 9 terms (`split(1000)`) that are added"),
+        ("RED203", "the partial sums of `g`, of 911 pieces of up to 9 terms, are stored in bf16"),
+        ("RED204", "the partial sums of `g`, of 911 pieces of up to 9 terms, are added in the"),
+    ],
+)
+def test_a_title_counts_the_pieces_that_hold_a_term(rule: str, said: str) -> None:
+    graph = "x: f32[8192]\ng: f32 = sum(x) acc f32 seq"  # 8192 / 1000 is above 8: 9 terms each
+    site = site_of(graph, "g", n=1000, tile=1, inner="", outer="", format="bf16")
+    title = find_rule(rule).title
+    assert title is not None
+    assert title(site).startswith(said)

@@ -9,6 +9,7 @@ import pytest
 
 from lastbit.cost import ALL, Placement, Tile, cost_of_program
 from lastbit.cost.kernels import CycleError
+from lastbit.cost.placement import Spill
 from lastbit.cost.whole import Whole
 from lastbit.definitions import Definitions, reads, reference
 from lastbit.graph import Node, Round, apply
@@ -16,7 +17,8 @@ from lastbit.rounding import Rounding
 from lastbit.text import parse_program
 
 BF16 = Rounding.of("bf16")
-SEEDS = range(60)
+SEEDS = range(120)
+SPLITS = ("split(2)", "split(3)", "split(2, inner=seq, outer=any_order)")
 
 
 def program(text: str, **sizes: int) -> Definitions:
@@ -34,10 +36,11 @@ def random_program(draw: random.Random) -> Definitions:
             [f"silu({a})", f"{a} * {b}", f"matmul({a}, w) acc f32 seq", f"{a} / amax({b}, axis=-1)"]
         )
         if "matmul" in body and draw.random() < 0.3:
-            body = body.replace("seq", "split(2)")
+            body = body.replace("seq", draw.choice(SPLITS))
         lines.append(f"v{number}: bf16 = {body}")
         names.append(f"v{number}")
-    return program("\n".join(lines))
+    results = draw.sample(names[1:], min(2, len(names) - 1))
+    return program("\n".join([*lines, f"return {', '.join(results)}"]))
 
 
 def changed_a_little(
@@ -46,7 +49,8 @@ def changed_a_little(
     """Return another program or placement, and the values that are new in it."""
     names = [name for name in whole.nodes if not whole.is_input(name)]
     name = draw.choice(names)
-    kind = draw.choice(["tile", "inside", "inside", "together", "other", "inline"])
+    kinds = ["tile", "inside", "inside", "together", "other", "inline", "split", "spill"]
+    kind = draw.choice(kinds)
     readers = whole.consumers(name)
     if kind == "tile":
         tile = Tile(draw.choice([None, 2, 4]), draw.choice([None, 4, ALL]), draw.choice([None, 2]))
@@ -54,6 +58,10 @@ def changed_a_little(
     if kind == "inside" and readers:
         pairs = frozenset((name, reader) for reader in draw.sample(readers, 1))
         return whole, placement.then(Placement(inside=pairs)), {name, *readers}
+    if kind == "split":
+        return whole, placement.then(Placement(split=frozenset({name}))), {name}
+    if kind == "spill":
+        return whole, placement.then(Placement(spills={name: Spill(3, "bf16")})), {name}
     if kind == "together":
         group = frozenset({name, draw.choice(names)})
         return whole, placement.then(Placement(together=(group,))), set(group)
@@ -87,9 +95,9 @@ def test_a_changed_whole_is_the_changed_program_costed_anew(seed: int) -> None:
                 _ = whole.changed(other, places, names)[0].peak_bytes
             continue
         after, near = whole.changed(other, places, names)
-        assert totals(after.launches(other.nodes)) == totals(anew.kernels)
+        assert totals(after.launches(after.laid.program.nodes)) == totals(anew.kernels)
         assert after.peak_bytes == anew.peak_bytes
-        outside = set(known.nodes) - near
+        outside = set(whole.laid.program.nodes) - near
         assert totals(after.launches(outside)) == totals(whole.launches(outside))
         known, placement, whole = other, places, after
 

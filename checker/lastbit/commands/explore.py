@@ -14,11 +14,18 @@ HELP = """Rank the ways to run a plan's program by traffic.
 
 Each value is computed in a kernel of its own or in that of a value that reads it; products of one
 operand may share one. A kernel with a sum works in tiles whose working set, running sums included,
-fits into a block's shared memory on the device. All partitions and tiles are looked at; none is
-sampled.
+fits into a block's shared memory on the device. All partitions are looked at, each in all of these
+tiles; none is sampled:
 
-These choices change no bit. The plan's other transforms are options, one at a time: those that its
-budget forbids are left out, and listed with the reason.
+\b
+    of a product, 16 to 256 rows, 16 to 256 or all columns, 16 to 128 or all terms at a time
+    of whole rows, 1 to 128 rows, 512 to 2048 or all terms at a time
+    what the plan says in [[kernel]], and in transforms that only place values
+
+Block and loop sizes double from one to the next. These choices change no bit. The plan's other
+transforms are options, one at a time: those that its budget forbids are left out, and listed with
+the reason. Attention whose scores pass by in blocks is a way to sum: it is among the ways where
+`online-softmax` or the graph has it.
 
 The second table is the Pareto front: for less local storage than a line has, only lines below it
 are to be had, with more traffic.
@@ -31,7 +38,12 @@ are to be had, with more traffic.
 
 @click.command("explore", help=HELP, short_help="Rank the ways to run a plan's program by traffic.")
 @click.argument("plan", metavar="PLAN")
-@click.option("--device", "name", metavar="NAME", help="A known device, in place of the plan's.")
+@click.option(
+    "--device",
+    "name",
+    metavar="NAME",
+    help="A device, known or of the plan, in place of its target.",
+)
 @click.option(
     "--only",
     metavar="VALUE",
@@ -57,12 +69,10 @@ def command(
     today: date,
 ) -> int:
     """Explore the plan and print what was found."""
-    from lastbit.cost.devices import device_of
     from lastbit.exploring import explore_plan
     from lastbit.report import exploration
 
-    device = None if name is None else device_of(name)
-    found = explore_plan(plan, device=device, only=only, today=today, seed=seed)
+    found = explore_plan(plan, device=name, only=only, today=today, seed=seed)
     text = exploration.to_json(found, top) if shown == "json" else exploration.render(found, top)
     sys.stdout.write(text)
     return CLEAN

@@ -1,4 +1,4 @@
-"""What blockwise attention reads again, and what it holds.
+"""What blockwise attention reads again, and what it holds, by formula; and where it is.
 
 A block keeps `rows` rows of Q and their f32 accumulators while K and V pass by in blocks. The more
 rows fit, the fewer passes over K and V; the smaller the blocks of K and V, the more rows fit, and
@@ -8,8 +8,11 @@ the more often the running maximum and sums are updated. Source: Dao et al., "Fl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
+
+from lastbit.graph import Map, Node, Reduce, Round, View, topological
 
 F32_BYTES = 4
 STATISTICS = 3  # f32 numbers of a row: maximum, sum, and the factor by which both are rescaled
@@ -42,8 +45,7 @@ class Attention:
     @property
     def _row_bytes(self) -> int:
         query, output = self.width * self.element_bytes, self.width * F32_BYTES
-        scores = self.block * F32_BYTES
-        return query + output + scores + STATISTICS * F32_BYTES
+        return query + output + state_bytes(1, self.block)
 
     @property
     def _block_bytes(self) -> int:
@@ -79,3 +81,66 @@ class Attention:
     def updates(self) -> int:
         """Return how often a block of rows meets a block of keys."""
         return self.passes * ceil(self.length / self.block)
+
+
+def state_bytes(rows: int, block: int) -> int:
+    """Return what blockwise attention keeps beside its operands and the weighted sum.
+
+    Scores and weights of one block of keys share their place; maximum, sum and factor are numbers
+    of a row.
+
+    Args:
+        rows: rows of Q that a block of threads holds.
+        block: keys in a block.
+    """
+    return rows * (block + STATISTICS) * F32_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Blockwise:
+    """A softmax that reads its scores in blocks, with a running maximum.
+
+    Attributes:
+        block: scores of a row in the longest block.
+        maximum: one of the maxima over a block, of which there is one number a row.
+        sums: the sums over weights, by key: those of weighted values, and of the weights alone.
+    """
+
+    block: int
+    maximum: Reduce
+    sums: frozenset[bytes]
+
+
+def blockwise(roots: Iterable[Node]) -> Blockwise | None:
+    """Return the blockwise softmax in some definitions; None where there is none.
+
+    It is known by what it must have: maxima over several slices of the same scores, exponentials
+    relative to them, and sums of these.
+    """
+    nodes = list(topological(list(roots)))
+    slices: dict[bytes, list[Reduce]] = {}
+    for node in nodes:
+        if isinstance(node, Reduce) and node.op == "max":
+            x = node.x
+            while isinstance(x, Round):
+                x = x.x
+            if isinstance(x, View) and x.kind == "slice":
+                slices.setdefault(x.xs[0].key, []).append(node)
+    found = max(slices.values(), key=len, default=[])
+    if len({maximum.x.key for maximum in found}) < 2:
+        return None
+    shifted = {maximum.key for maximum in found}
+    weights: set[bytes] = set()
+    sums = set()
+    for node in nodes:
+        keys = {arg.key for arg in node.args}
+        if not keys.isdisjoint(shifted):
+            shifted.add(node.key)
+            if isinstance(node, Map) and node.fn in ("exp", "exp2"):
+                weights.add(node.key)
+        if not keys.isdisjoint(weights):
+            weights.add(node.key)
+            if isinstance(node, Reduce) and node.acc is not None:
+                sums.add(node.key)
+    block = max(maximum.length for maximum in found)
+    return Blockwise(block, found[0], frozenset(sums)) if sums else None

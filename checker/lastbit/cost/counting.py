@@ -16,7 +16,8 @@ from math import ceil, prod
 from typing import NamedTuple
 
 from lastbit.cost.placement import Tile
-from lastbit.cost.reading import Digit, Limit, Loop, Need
+from lastbit.cost.reading import Digit, Indices, Limit, Loop, Need
+from lastbit.graph import Shape
 
 Range = tuple[int, int]
 MOST_POSITIONS = 1 << 18  # positions of a loop that are looked at one by one
@@ -38,10 +39,21 @@ class Place(NamedTuple):
     block: int
 
 
+class _Way(NamedTuple):
+    """What of a need counts: see `Need`."""
+
+    shape: Shape
+    indices: Indices
+    limits: frozenset[Limit]
+    outer: frozenset[Loop]
+    result: tuple[Loop, ...]
+    whole: frozenset[Loop]
+
+
 def extent(loop: Loop, tile: Tile) -> int:
     """Return how many positions of a loop a tile takes at a time."""
     if loop.place > 0:
-        size = tile.depth if loop.sums else None
+        size = tile.depth
     elif loop.place == -1:
         size = tile.columns
     elif loop.place == -2:
@@ -53,13 +65,20 @@ def extent(loop: Loop, tile: Tile) -> int:
 
 def place(need: Need, tile: Tile) -> Place:
     """Return how a way of needing an operand is counted in one tile shape."""
+    way = _Way(need.shape, need.indices, need.limits, need.outer, need.result, need.whole)
+    return _place(way, (tile.rows, tile.columns, tile.depth))
+
+
+@lru_cache(maxsize=1 << 15)
+def _place(need: _Way, sizes: tuple[int | None, int | None, int | None]) -> Place:
+    tile = Tile(*sizes)
     used: dict[Loop, list[Digit]] = {}
     for index in need.indices:
         for _, digit in index.terms:
             used.setdefault(digit.loop, []).append(digit)
     cut = {}
     for loop in {*need.result, *used, *need.outer}:
-        size = extent(loop, tile)
+        size = loop.length if loop in need.whole else extent(loop, tile)
         if size < loop.length:
             cut[loop] = size
         elif len(set(used.get(loop, ()))) < len(used.get(loop, ())):
@@ -124,7 +143,7 @@ def volume(boxes: Iterable[tuple[Range, ...]]) -> int:
 
 
 def _spans(
-    need: Need, cut: dict[Loop, int], limits: dict[Loop, list[Limit]], used: dict[Loop, list[Digit]]
+    need: _Way, cut: dict[Loop, int], limits: dict[Loop, list[Limit]], used: dict[Loop, list[Digit]]
 ) -> list[tuple[int, int, int]]:
     """Return (first, count, step) for the part of each index that runs along loops not cut.
 

@@ -8,6 +8,7 @@ product; each entry names its source.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -70,23 +71,29 @@ class UnknownDeviceError(LastbitError):
 
     Attributes:
         name: as it was given.
+        known: the names of those that are known.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        longer = [known for known in DEVICES if known.startswith(name)]
-        super().__init__(f"unknown device {name!r}. {did_you_mean(name, longer or DEVICES)}")
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        longer = [other for other in self.known if other.startswith(name)]
+        super().__init__(f"unknown device {name!r}. {did_you_mean(name, longer or self.known)}")
 
 
-def device_of(name: str) -> Device:
+def device_of(name: str, devices: Mapping[str, Device] | None = None) -> Device:
     """Return the device of a name.
+
+    Args:
+        name: the name.
+        devices: devices by name; None: those that are known.
 
     Raises:
         UnknownDeviceError: there is none; the text names the nearest.
     """
-    if name not in DEVICES:
-        raise UnknownDeviceError(name)
-    return DEVICES[name]
+    devices = DEVICES if devices is None else devices
+    if name not in devices:
+        raise UnknownDeviceError(name, devices)
+    return devices[name]
 
 
 DEVICES = {

@@ -7,13 +7,15 @@ afterwards. A sum in the terms of another sum runs while the other one does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from lastbit.cost.counting import place
-from lastbit.cost.placement import Tile
+from lastbit.cost.attention import Blockwise, blockwise, state_bytes
+from lastbit.cost.counting import Place, place, total
+from lastbit.cost.placement import ALL, Tile
 from lastbit.cost.reading import Index, Loop, Need, needs_of
+from lastbit.cost.running import running_bytes
 from lastbit.cost.stored import bytes_of
 from lastbit.graph import Input, Map, Node, Reduce, topological
 
@@ -27,7 +29,7 @@ class Held:
     Attributes:
         operands: bytes of operands, all buffers included.
         accumulators: bytes of running sums, which may lie in registers.
-        known: whether the tile says how much that is.
+        known: whether the tile says how much that is; if not, it is no less than these.
     """
 
     operands: int
@@ -37,27 +39,92 @@ class Held:
     @property
     def bytes(self) -> int | None:
         """Return all of it; None where the tile does not say."""
-        return self.operands + self.accumulators if self.known else None
+        return self.least if self.known else None
+
+    @property
+    def least(self) -> int:
+        """Return what a block holds at least, to move no more than is counted."""
+        return self.operands + self.accumulators
 
 
 def held(roots: Iterable[Node], tile: Tile) -> Held:
     """Return what a block of a kernel holds.
 
+    Traffic counts a size that is not said as all of its axis. A block holds what that takes; where
+    fewer terms of a sum at a time would move no more, it is one term, and no less is known.
+
     Args:
         roots: the definitions that the kernel returns, with what is computed inside written out.
         tile: the tile in which it works.
     """
+    if not tile.cuts:
+        return Held(0, 0, False)
     nodes = list(roots)
     needs = [need for node in nodes for need in needs_of(node)]
-    return Held(_operands(needs, tile), _accumulators(nodes, needs, tile), _known(needs, tile))
+    whole = replace(tile, rows=tile.rows or ALL, columns=tile.columns or ALL)
+    blocks = blockwise(nodes)
+    if blocks is not None:
+        known = _known(needs, replace(tile, columns=ALL, depth=ALL))
+        return _of_blocks(blocks, needs, whole, known)
+    known = _known(needs, tile)
+    if tile.depth is None:
+        whole = replace(whole, depth=1)
+        if loads(needs, whole) != loads(needs, tile):
+            whole = replace(whole, depth=ALL)
+            known = _known(needs, replace(tile, depth=ALL))
+    return Held(_operands(needs, whole), _accumulators(nodes, needs, whole), known)
+
+
+def loads(needs: Iterable[Need], tile: Tile) -> dict[str, int]:
+    """Return the elements that all tiles load, by operand."""
+    found: dict[str, list[Place]] = {}
+    for need in needs:
+        if isinstance(need.node, Input):
+            found.setdefault(need.node.name, []).append(place(need, tile))
+    return {name: total(places) for name, places in found.items()}
 
 
 def _known(needs: Iterable[Need], tile: Tile) -> bool:
-    if not tile.cuts:
-        return False
     loops = {loop for need in needs for loop in (*need.result, *need.loops) if loop.length > 1}
     open_ = {-1: tile.columns is None, -2: tile.rows is None}
     return not any(open_.get(loop.place, loop.sums and tile.depth is None) for loop in loops)
+
+
+def _of_blocks(blocks: Blockwise, needs: Sequence[Need], tile: Tile, known: bool) -> Held:
+    """Return what a block of blockwise attention holds.
+
+    An operand that each block of keys needs anew shares the place of the others of that kind, as
+    those of K and V do; one that all of them need stays. The weighted sum is rescaled and added to
+    in place.
+    """
+    tile = replace(tile, depth=ALL)
+    parts: dict[str, set[tuple[object, ...]]] = {}
+    sizes: dict[str, int] = {}
+    rows = sums = 0
+    for need in needs:
+        node = need.node
+        if isinstance(node, Input):
+            found = place(need, tile)
+            parts.setdefault(node.name, set()).add((found.key, found.box))
+            sizes[node.name] = max(bytes_of(found.block, node.format), sizes.get(node.name, 0))
+        elif isinstance(node, Reduce):
+            elements = _result(need, tile)
+            if node.key == blocks.maximum.key:
+                rows = max(rows, elements)
+            if node.key in blocks.sums and node.acc is not None:
+                sums = max(sums, bytes_of(elements, node.acc.format))
+    slot = max((sizes[name] for name, found in parts.items() if len(found) > 1), default=0)
+    kept = sum(sizes[name] for name, found in parts.items() if len(found) == 1)
+    weighted = sums if sums > rows * REAL_BYTES else 0  # else they are the sums of the weights
+    return Held(kept + slot * tile.buffers, weighted + state_bytes(rows, blocks.block), known)
+
+
+def _result(need: Need, tile: Tile) -> int:
+    """Return how many elements of a reduction a tile needs at a time."""
+    assert isinstance(need.node, Reduce)
+    axis = need.node.axis
+    indices = (*need.indices[:axis], Index(), *need.indices[axis + 1 :])
+    return place(replace(need, indices=indices), tile).block
 
 
 def _operands(needs: Iterable[Need], tile: Tile) -> int:
@@ -66,7 +133,8 @@ def _operands(needs: Iterable[Need], tile: Tile) -> int:
     by_sum: dict[tuple[str, object], tuple[Loop, int]] = {}
     again: dict[tuple[str, object], tuple[set[frozenset[Loop]], int]] = {}
     for need in needs:
-        clusters.join([loop for loop in (*need.loops, *need.outer) if loop.sums])
+        around = {*need.loops, *need.outer} - need.whole
+        clusters.join([loop for loop in around if loop.sums])
         if not isinstance(need.node, Input):
             continue
         found = place(need, tile)
@@ -111,6 +179,7 @@ class _Clusters:
 def _accumulators(roots: list[Node], needs: Iterable[Need], tile: Tile) -> int:
     """Return the bytes of the running sums at the moment when there are most."""
     sizes: dict[bytes, int] = {}
+    running: dict[bytes, int] = {}
     inside: dict[bytes, set[Loop]] = {}
     runs: dict[Loop, set[bytes]] = {}
     for need in needs:
@@ -118,12 +187,12 @@ def _accumulators(roots: list[Node], needs: Iterable[Need], tile: Tile) -> int:
         if isinstance(node, Input):
             continue
         if isinstance(node, Reduce):
-            indices = (*need.indices[: node.axis], Index(), *need.indices[node.axis + 1 :])
-            elements = place(replace(need, indices=indices), tile).block
+            elements = _result(need, tile)
             size = (
                 REAL_BYTES * elements if node.acc is None else bytes_of(elements, node.acc.format)
             )
             if node.acc is not None:
+                running[node.key] = max(running_bytes(node, elements), running.get(node.key, 0))
                 inside.setdefault(node.key, set()).update(need.outer)
                 for _, digit in need.indices[node.axis].terms:
                     runs.setdefault(digit.loop, set()).add(node.key)
@@ -140,7 +209,7 @@ def _accumulators(roots: list[Node], needs: Iterable[Need], tile: Tile) -> int:
             now -= heappop(ends)[1]
         if key in inside:
             around = {other for loop in inside[key] for other in runs.get(loop, ())} - {key}
-            most = max(most, now + sizes[key] + sum(sizes[other] for other in around))
+            most = max(most, now + running[key] + sum(running[other] for other in around))
         if key in last:
             heappush(ends, (last[key], sizes[key]))
             now += sizes[key]

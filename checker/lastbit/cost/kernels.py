@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import ceil, prod
 
+from lastbit.cost.apart import added_pieces
 from lastbit.cost.counting import extent, place, total
-from lastbit.cost.placement import Placement, Tile
+from lastbit.cost.placement import Placement, Spill, Tile
 from lastbit.cost.reading import Loop, Need, needs_of
 from lastbit.cost.stored import is_stored
 from lastbit.definitions import Definitions, reads
 from lastbit.errors import LastbitError
-from lastbit.graph import Input, Node, Reduce, substitute, topological
-from lastbit.schedule import Split
+from lastbit.graph import Input, Node, Reduce, View, substitute, topological
 
 WHOLE = Tile()
 
@@ -43,12 +44,17 @@ class Kernel:
         values: the named values that it returns.
         nodes: the definition of each, with the values that are computed inside written out.
         tile: the tile in which it works.
+        adding: those of its values to which blocks add their pieces as they come; the definition is
+            that of the pieces.
+        spills: the running sums that it stores in between, by value, with their elements.
         reads: the values that it reads.
     """
 
     values: tuple[str, ...]
     nodes: Mapping[str, Node]
     tile: Tile
+    adding: frozenset[str] = frozenset()
+    spills: Mapping[str, tuple[int, Spill]] = field(default_factory=dict)
     reads: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,7 +65,8 @@ class Kernel:
     @property
     def key(self) -> tuple[object, ...]:
         """Return what two launches share that do the same work."""
-        return (*((name, node.key) for name, node in self.nodes.items()), self.tile)
+        nodes = ((name, node.key) for name, node in self.nodes.items())
+        return (*nodes, self.tile, self.adding, *self.spills.items())
 
     @property
     def blocks(self) -> int | None:
@@ -70,16 +77,24 @@ class Kernel:
             loops = [Loop(axis, size) for axis, size in enumerate(node.shape, -len(node.shape))]
             if any(loop.length > 1 and said.get(loop.place, 1) is None for loop in loops):
                 return None
-            reductions = {n.node for n in needs_of(node) if isinstance(n.node, Reduce)}
-            pieces = max(map(pieces_of, reductions), default=1)
             tiles = (ceil(loop.length / max(1, extent(loop, self.tile))) for loop in loops)
-            counts.append(prod(tiles) * pieces)
+            counts.append(prod(tiles))
         return max(counts) if self.tile.cuts else None
+
+    @property
+    def roots(self) -> list[Node]:
+        """Return its definitions, without those that are computed on the way to another."""
+        nodes = list(self.nodes.values())
+        return [
+            node
+            for node in nodes
+            if not any(_on_the_way(node, other) for other in nodes if other is not node)
+        ]
 
     @property
     def needs(self) -> Iterator[Need]:
         """Yield every way in which it needs a node."""
-        for node in self.nodes.values():
+        for node in self.roots:
             yield from needs_of(node)
 
     @property
@@ -92,29 +107,13 @@ class Kernel:
         return sum(total(place(need, self.tile) for need in needs) for needs in found.values())
 
 
-def pieces_of(node: Reduce) -> int:
-    """Return how many partial sums leave the kernel of a sum: 1 where it is not split."""
-    schedule = node.schedule
-    if not isinstance(schedule, Split) or not node.length:
-        return 1
-    n, size, tile = schedule.n, schedule.size, schedule.tile
-    if size is None:
-        assert isinstance(n, int)
-        assert isinstance(tile, int)
-        if schedule.deal == "interleaved":
-            return min(n, ceil(node.length / tile))
-        size = ceil(ceil(node.length / tile) / n) * tile
-    assert isinstance(size, int)
-    return ceil(node.length / size)
-
-
 def kernels_of(program: Definitions, placement: Placement) -> list[Kernel]:
     """Return the launches that the results need, each after those that it reads.
 
     Raises:
         CycleError: values that are placed together cannot share a kernel.
     """
-    written_out = _Expanded(program, placement)
+    written_out = Expanded(program, placement)
     groups = groups_of(placement.together)
     live: dict[str, None] = {}
     stack = [name for name in reversed(program.outputs) if not program.is_input(name)]
@@ -134,18 +133,43 @@ def kernels_of(program: Definitions, placement: Placement) -> list[Kernel]:
         group = groups.get(name, {name}) & live.keys()
         members = [name] if len(group) == 1 else [n for n in program.nodes if n in group]
         values = [member for member in members if member in wanted]
-        nodes = {value: written_out.within(value, members) for value in values}
-        kernel = Kernel(tuple(values), nodes, written_out.tile(members))
+        kernel = written_out.kernel(values, members)
         found.update(dict.fromkeys(values, kernel))
     return in_order(found)
 
 
-def kernel_of(program: Definitions, values: Iterable[str], returned: Sequence[str]) -> Kernel:
-    """Return one launch that computes some values and returns some of them."""
+def _on_the_way(node: Node, other: Node) -> bool:
+    """Return whether all of a node is computed on the way to another one."""
+    seen, stack = {other.key}, [other]
+    while stack:
+        top = stack.pop()
+        if top.key == node.key:
+            return True
+        for arg in () if isinstance(top, View) and top.kind == "slice" else top.args:
+            if arg.key not in seen:
+                seen.add(arg.key)
+                stack.append(arg)
+    return False
+
+
+def kernel_of(
+    program: Definitions,
+    values: Iterable[str],
+    returned: Sequence[str],
+    said: Placement = Placement(),  # noqa: B008  a frozen value
+) -> Kernel:
+    """Return one launch that computes some values and returns some of them.
+
+    Args:
+        program: the program.
+        values: what the launch computes.
+        returned: what of it is stored.
+        said: what else is known of how values are computed; its tiles do not count.
+    """
     inner = set(values)
     pairs = ((read, name) for name in inner for read in reads(program.nodes[name]) if read in inner)
-    written_out = _Expanded(program, Placement(inside=frozenset(pairs)))
-    return Kernel(tuple(returned), {name: written_out.node(name) for name in returned}, WHOLE)
+    placement = replace(said, tiles={}, inside=frozenset(pairs), together=())
+    return Expanded(program, placement).kernel(returned, returned)
 
 
 def groups_of(together: Iterable[frozenset[str]]) -> dict[str, set[str]]:
@@ -200,11 +224,12 @@ def _between(home: Mapping[str, Kernel]) -> tuple[tuple[str, ...], str]:
     raise AssertionError("there is no cycle")
 
 
-class _Expanded:
+class Expanded:
     """Definitions with the values that are computed inside their reader written out."""
 
     def __init__(self, program: Definitions, placement: Placement) -> None:
-        self.program, self.inside, self.tiles = program, placement.inside, placement.tiles
+        self.program, self.placement, self.inside = program, placement, placement.inside
+        self._rank = {name: number for number, name in enumerate(placement.tiles)}
         self._known: dict[str, Node] = {}
 
     def holds(self, read: str, name: str) -> bool:
@@ -225,22 +250,50 @@ class _Expanded:
             stack += missing if top not in self._known else []
         return self._known[name]
 
+    def kernel(self, values: Sequence[str], members: Sequence[str]) -> Kernel:
+        """Return the launch that computes some values and returns some of them."""
+        nodes = {value: self.within(value, members) for value in values}
+        adding = self.placement.adding.intersection(values)
+        spills = {}
+        for name in self._computed(members) if self.placement.spills else ():
+            if name in self.placement.spills:
+                size = prod(self.program.nodes[name].shape)
+                spills[name] = (size, self.placement.spills[name])
+        for name in adding:
+            nodes[name] = added_pieces(nodes[name])
+        return Kernel(tuple(values), nodes, self.tile(members), adding, spills)
+
     def tile(self, members: Sequence[str]) -> Tile:
-        """Return the tile of a kernel; where none is said, that of a sum computed inside of it."""
+        """Return the tile of a kernel, of those that its values have.
+
+        A sum that is computed inside counts like a value that is returned where it has the shape of
+        one; else its tile is taken where no other is said.
+        """
+        tiles = self.placement.tiles
+        if not tiles:
+            return WHOLE
+        shapes = {self.program.nodes[name].shape for name in members}
+        computed = [name for name in self._computed(members) if name in tiles]
+        sums = [n for n in computed if n not in members and has_sum(self.program.nodes[n])]
+        own = [n for n in sums if self.program.nodes[n].shape in shapes]
         tile = WHOLE
-        for name in members:
-            tile = self.tiles.get(name, WHOLE).over(tile)
-        if tile.rows is None and tile.columns is None and self.tiles:
-            stack, seen = list(members), set(members)
-            while stack:
-                name = stack.pop()
-                for read in reads(self.program.nodes[name]):
-                    if self.holds(read, name) and read not in seen:
-                        seen.add(read)
-                        stack.append(read)
-                        if read in self.tiles and _has_sum(self.program.nodes[read]):
-                            tile = tile.over(self.tiles[read])
+        for name in sorted({*members, *own} & tiles.keys(), key=self._rank.__getitem__):
+            tile = tiles[name].over(tile)
+        for name in sums if tile.rows is None and tile.columns is None else ():
+            tile = tile.over(tiles[name])
         return tile
+
+    def _computed(self, members: Sequence[str]) -> list[str]:
+        """Return what a kernel computes: its members, and what is inside of them."""
+        seen = dict.fromkeys(members)
+        stack = list(members)
+        while stack:
+            name = stack.pop()
+            for read in reads(self.program.nodes[name]):
+                if read not in seen and self.holds(read, name):
+                    seen[read] = None
+                    stack.append(read)
+        return list(seen)
 
     def within(self, name: str, members: Sequence[str]) -> Node:
         """Return the same, with the other members of its kernel written out too."""
@@ -258,5 +311,7 @@ class _Expanded:
         return substitute([node], new)[node.key]
 
 
-def _has_sum(node: Node) -> bool:
+@lru_cache(maxsize=1 << 14)
+def has_sum(node: Node) -> bool:
+    """Return whether a definition adds up terms in an accumulator."""
     return any(isinstance(n, Reduce) and n.acc is not None for n in topological([node]))

@@ -11,7 +11,7 @@ digits; in the middle of one it takes in all positions, which can be too many an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -67,6 +67,8 @@ class Need:
         limits: the positions at which it is needed.
         outer: the loops of sums in whose terms it is computed anew, by a sum inside of a sum.
         result: the loops along the axes of the kernel's result.
+        whole: loops that are not cut here: along them, a sum that is needed in several stages, as
+            the scores of a softmax are for their maximum and for the weights, is there at once.
     """
 
     node: Node
@@ -74,6 +76,7 @@ class Need:
     limits: frozenset[Limit]
     outer: frozenset[Loop]
     result: tuple[Loop, ...]
+    whole: frozenset[Loop] = frozenset()
 
     @property
     def shape(self) -> Shape:
@@ -86,35 +89,62 @@ class Need:
         return frozenset(digit.loop for index in self.indices for _, digit in index.terms)
 
 
-Path = tuple[Node, Indices, frozenset[Limit], frozenset[Loop]]
+Path = tuple[Node, Indices, frozenset[Limit], frozenset[Loop], frozenset[Loop]]
 
 
 @lru_cache(maxsize=1 << 14)
 def needs_of(root: Node) -> tuple[Need, ...]:
-    """Return what a definition needs: other values, maps and reductions, each way once."""
+    """Return what a definition needs: other values, maps and reductions, each way once.
+
+    A sum that is needed in several stages is computed once, and held.
+    """
+    found = _needs(root, frozenset())
+    held = _in_stages(found)
+    return _needs(root, held) if held else found
+
+
+def _in_stages(needs: Iterable[Need]) -> frozenset[bytes]:
+    """Return the sums that are needed along different loops of other sums and extremes."""
+    stages: dict[bytes, set[frozenset[Loop]]] = {}
+    for need in needs:
+        if isinstance(need.node, Reduce) and need.node.acc is not None:
+            stages.setdefault(need.node.key, set()).add(_stage(need.node, need.indices))
+    return frozenset(key for key, found in stages.items() if len(found) > 1)
+
+
+def _stage(node: Reduce, indices: Indices) -> frozenset[Loop]:
+    others = (*indices[: node.axis], *indices[node.axis + 1 :])
+    return frozenset(d.loop for index in others for _, d in index.terms if d.loop.place > 0)
+
+
+def _needs(root: Node, held: frozenset[bytes]) -> tuple[Need, ...]:
+    """Return the needs of a definition of which some sums are held."""
     rank = len(root.shape)
     result = tuple(Loop(axis - rank, size) for axis, size in enumerate(root.shape))
     levels = _levels(root)
     found: list[Need] = []
-    seen: set[tuple[bytes, Indices, frozenset[Limit], frozenset[Loop]]] = set()
-    stack: list[Path] = [(root, tuple(map(_along, result)), frozenset(), frozenset())]
+    seen: set[tuple[bytes, Indices, frozenset[Limit], frozenset[Loop], frozenset[Loop]]] = set()
+    none: frozenset[Loop] = frozenset()
+    stack: list[Path] = [(root, tuple(map(_along, result)), frozenset(), none, none)]
     while stack:
-        node, indices, limits, outer = stack.pop()
+        node, indices, limits, outer, whole = stack.pop()
         if 0 in node.shape:
             continue
         limits = _relevant(limits, indices, outer)
-        key = (node.key, indices, limits, outer)
+        key = (node.key, indices, limits, outer, whole)
         if key in seen:
             continue
         seen.add(key)
         if isinstance(node, Reduce):
+            if node.key in held:
+                whole |= _stage(node, indices)
             outer = _outer(indices, outer)
             loop = Loop(levels[node.key], node.length, node.acc is not None)
             indices = (*indices[: node.axis], _along(loop), *indices[node.axis + 1 :])
         if isinstance(node, Input | Map | Reduce):
-            found.append(Need(node, indices, limits, outer, result))
+            found.append(Need(node, indices, limits, outer, result, whole))
         stack.extend(
-            (arg, inner, kept, outer) for arg, inner, kept in _below(node, indices, limits)
+            (arg, inner, kept, outer, whole) for arg, inner, kept in _below(node, indices, limits)
         )
     return tuple(found)
 

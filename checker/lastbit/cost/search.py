@@ -2,34 +2,31 @@
 
 Where a value reads another, both are computed in one kernel or in two; n operators in a chain give
 2^(n-1) partitions. So may two products of one operand. A kernel that holds a sum works in a tile
-that fits the device and in which no sum is computed twice. Traffic adds up over the kernels and
-local storage is that of the largest block, so under a limit on local storage each kernel can be
-chosen on its own. All partitions are looked at under all limits that make a difference: the front
-that comes out is exact.
+that fits the device and in which no sum is computed twice; kernels and tiles that a plan describes
+are among those that are tried, whatever they do. Traffic adds up over the kernels and local storage
+is that of the largest block, so under a limit on local storage each kernel is chosen on its own.
+All partitions are looked at under all limits that make a difference: the front is exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
-from math import prod
 
-from lastbit.cost.counting import place, total
-from lastbit.cost.kernels import WHOLE, Kernel, kernel_of, kernels_of
+from lastbit.cost.apart import is_partial
+from lastbit.cost.kernels import WHOLE, CycleError, Kernel, kernel_of, kernels_of
+from lastbit.cost.layout import Laid, is_cut, is_uniform, laid_out
 from lastbit.cost.placement import ALL, Placement, Tile
-from lastbit.cost.reading import Need
-from lastbit.cost.traffic import kernel_cost
-from lastbit.definitions import Definitions
+from lastbit.cost.tiles import by_node, filled, is_sum, repeated, worth
+from lastbit.cost.traffic import KernelCost, kernel_cost
+from lastbit.definitions import Definitions, reads
 from lastbit.errors import LastbitError
-from lastbit.graph import Node, Reduce
 
-EDGES = (16, 32, 64, 128, 256)  # rows and columns of a tile of a matrix product
-DEPTH = 32  # terms of its sum that are loaded at a time; more of them save no traffic
-PARTS = (512, 1024, 2048)  # terms of the sum of a row that are loaded at a time
 MOST_SEAMS = 16  # places at which a program may be cut: 65,536 partitions
 
 Group = frozenset[str]
+Fits = Callable[[KernelCost], bool]
 
 
 class TooManyError(LastbitError):
@@ -116,7 +113,12 @@ class Explored:
 
 
 def explore(
-    program: Definitions, capacity: int | None = None, free: Iterable[str] | None = None
+    program: Definitions,
+    capacity: int | None = None,
+    free: Iterable[str] | None = None,
+    own: Sequence[Placement] = (),
+    said: Placement = Placement(),  # noqa: B008  a frozen value
+    fits: Fits | None = None,
 ) -> Explored:
     """Return the best ways to run a program.
 
@@ -124,19 +126,25 @@ def explore(
         program: the program at fixed sizes.
         capacity: bytes that a block may hold; None: any number.
         free: the values that may share kernels; None: all.
+        own: ways in which the program is run already; nothing that is found is worse.
+        said: which sums are split across blocks, and which running sums are stored in between.
+        fits: whether a launch fits, in place of the capacity.
 
     Raises:
         TooManyError: there are too many ways.
     """
-    alone = {kernel.values[0]: kernel for kernel in kernels_of(program, Placement())}
+    laid = laid_out(program, replace(said, tiles={}, inside=frozenset(), together=()))
+    alone = {kernel.values[0]: kernel for kernel in kernels_of(laid.program, laid.placement)}
     wanted = set(alone if free is None else free)
     seams = [seam for seam in seams_of(alone) if wanted.issuperset(seam)]
     if len(seams) > MOST_SEAMS:
         raise TooManyError(len(seams))
-    partitions = list(_partitions(alone, seams))
-    options = _Options(program, alone, capacity)
-    possible = [groups for groups in partitions if all(map(options.choices, groups))]
-    cheapest = [Alternative(tuple(options.choices(g)[0] for g in groups)) for groups in possible]
+    ways = [laid_out(program, replace(way, split=said.split)) for way in own]
+    options = _Options(laid, alone, fits or _within(capacity), ways)
+    partitions = [tuple(map(options.of, groups)) for groups in _partitions(alone, seams)]
+    partitions = list(dict.fromkeys([*partitions, *options.own]))
+    possible = [part for part in partitions if all(map(options.choices, part))]
+    cheapest = [Alternative(tuple(options.choices(k)[0] for k in part)) for part in possible]
     return Explored(
         len(partitions),
         tuple(sorted(cheapest, key=lambda a: a.rank)),
@@ -147,7 +155,8 @@ def explore(
 def seams_of(alone: Mapping[str, Kernel]) -> list[tuple[str, str]]:
     """Return the pairs of values that may share a kernel on their own.
 
-    One reads the other, or both are sums that read the same value one after the other.
+    One reads the other, or both are sums that read the same value one after the other. Partial sums
+    are complete only when their launch is.
 
     Args:
         alone: each value in a kernel of its own.
@@ -155,9 +164,9 @@ def seams_of(alone: Mapping[str, Kernel]) -> list[tuple[str, str]]:
     out = []
     readers: dict[str, list[str]] = {}
     for name, kernel in alone.items():
-        has_sum = any(_is_sum(need.node) for need in kernel.needs)
+        has_sum = any(is_sum(need.node) for need in kernel.needs)
         for read in kernel.reads:
-            if read in alone:
+            if read in alone and not (is_partial(read) or alone[read].adding):
                 out.append((read, name))
             if has_sum:
                 readers.setdefault(read, []).append(name)
@@ -209,118 +218,156 @@ def _order(home: Sequence[int], below: Sequence[Sequence[int]]) -> list[int] | N
     return out
 
 
+Key = Hashable  # what a kernel computes, whatever its tile
+Partition = tuple[Key, ...]
+
+
 class _Options:
-    """The kernels of all partitions: each is costed once in each tile."""
+    """The kernels of all partitions: each is costed once in each tile.
+
+    Attributes:
+        own: the partitions of the ways in which the program is run already.
+    """
 
     def __init__(
-        self, program: Definitions, alone: Mapping[str, Kernel], capacity: int | None
+        self,
+        laid: Laid,
+        alone: Mapping[str, Kernel],
+        fits: Fits,
+        own: Iterable[Laid],
     ) -> None:
-        self.program, self.capacity = program, capacity
+        self.program, self.said, self.fits = laid.program, laid.placement, fits
         self.order = {name: i for i, name in enumerate(alone)}
         self.users: dict[str, set[str]] = {}
         for name, kernel in alone.items():
             for read in kernel.reads:
                 self.users.setdefault(read, set()).add(name)
-        self._known: dict[Group, list[Choice]] = {}
+        self._kernels: dict[Key, tuple[Kernel, tuple[str, ...]]] = {}
+        self._of: dict[Group, Key] = {}
+        self._tiles: dict[Key, dict[Tile, None]] = {}  # of a plan's own kernels
+        self._said: dict[str, dict[Tile, None]] = {}  # what a plan says of the tile of a value
+        self._known: dict[Key, list[Choice]] = {}
+        self.own = list(filter(None, map(self._partition, own)))
 
-    def choices(self, group: Group) -> list[Choice]:
+    def of(self, group: Group) -> Key:
+        """Return the kernel that computes a group of values."""
+        if group not in self._of:
+            names = sorted(group, key=self.order.__getitem__)
+            returned = [
+                name
+                for name in names
+                if name in self.program.outputs or not group.issuperset(self.users.get(name, ()))
+            ]
+            inside = tuple(name for name in names if name not in returned)
+            kernel = kernel_of(self.program, names, returned, self.said)
+            self._of[group] = self._add(kernel, inside)
+        return self._of[group]
+
+    def _add(self, kernel: Kernel, inside: tuple[str, ...]) -> Key:
+        key = tuple((name, node.key) for name, node in kernel.nodes.items())
+        self._kernels.setdefault(key, (replace(kernel, tile=WHOLE), inside))
+        return key
+
+    def _partition(self, laid: Laid) -> Partition | None:
+        """Return the kernels of a placement; None where they wait for each other."""
+        placement = laid.placement
+        for name, tile in placement.tiles.items():
+            self._said.setdefault(name, {})[tile] = None
+        try:
+            kernels = kernels_of(self.program, placement)
+        except CycleError:
+            return None
+        out = []
+        for kernel in kernels:
+            key = self._add(kernel, self._inside(kernel))
+            self._tiles.setdefault(key, {})[kernel.tile] = None
+            out.append(key)
+        return tuple(out)
+
+    def _inside(self, kernel: Kernel) -> tuple[str, ...]:
+        """Return the values that a kernel computes on the way."""
+        found: dict[str, None] = {}
+        stack = list(kernel.values)
+        while stack:
+            for read in reads(self.program.nodes[stack.pop()]):
+                known = read in kernel.reads or read in kernel.values or read in found
+                if not known and read in self.order:
+                    found[read] = None
+                    stack.append(read)
+        return tuple(sorted(found, key=self.order.__getitem__))
+
+    def choices(self, key: Key) -> list[Choice]:
         """Return a kernel in the tiles that are worth while, least traffic first; none may fit."""
-        if group not in self._known:
-            self._known[group] = self._best(group)
-        return self._known[group]
+        if key not in self._known:
+            self._known[key] = _undominated(self._found(key))
+        return self._known[key]
 
-    def _best(self, group: Group) -> list[Choice]:
-        program = self.program
-        names = sorted(group, key=self.order.__getitem__)
-        returned = [
-            name
-            for name in names
-            if name in program.outputs or not group.issuperset(self.users.get(name, ()))
-        ]
-        kernel = kernel_of(program, names, returned)
+    def _found(self, key: Key) -> Iterator[Choice]:
+        kernel, inside = self._kernels[key]
         needs = list(kernel.needs)
-        sums = _by_node(need for need in needs if _is_sum(need.node))
-        inside = tuple(name for name in names if name not in returned)
-        found = []
-        for tile in tiles_for(kernel, needs):
-            if any(_repeated(same, tile) for same in sums):
-                continue
-            cost = kernel_cost(program, replace(kernel, tile=tile), returned)
-            local = cost.local_bytes or 0
-            if self.capacity is None or local <= self.capacity:
-                found.append(Choice(kernel.values, inside, tile, cost.bytes, local, cost.launches))
-        return _undominated(found)
+        sums = by_node(need for need in needs if is_sum(need.node))
+        own = dict.fromkeys(f for tile in self._tiles.get(key, ()) for f in filled(tile, needs))
+        said = (tile for name in (*kernel.values, *inside) for tile in self._said.get(name, ()))
+        tried = (t for tile in said for t in filled(tile, needs))
+        nodes = [self.program.nodes[name] for name in (*kernel.values, *inside)]
+        waits = any(map(is_uniform, nodes))  # for all that other tiles compute
+        for tile in dict.fromkeys((*own, *tried, *worth(kernel, needs))):
+            cut = waits and any(is_cut(node, tile) for node in nodes)
+            again = cut or any(repeated(same, tile) for same in sums)
+            if not again or tile in own:
+                yield from self._choice(kernel, inside, tile)
+
+    def _choice(self, kernel: Kernel, inside: tuple[str, ...], tile: Tile) -> Iterator[Choice]:
+        """Yield a kernel in a tile, if it fits."""
+        cost = kernel_cost(self.program, replace(kernel, tile=tile), kernel.values)
+        if self.fits(cost):
+            local = cost.least_bytes
+            yield Choice(kernel.values, inside, tile, cost.bytes, local, cost.launches)
+
+
+def _within(capacity: int | None) -> Fits:
+    return lambda cost: capacity is None or cost.least_bytes <= capacity
 
 
 def _undominated(found: Iterable[Choice]) -> list[Choice]:
     """Return the choices of which no other moves no more and holds no more, by traffic."""
     out: list[Choice] = []
-    for choice in sorted(found, key=lambda c: (c.bytes, c.local_bytes, c.launches)):
+    for choice in sorted(found, key=lambda c: (c.bytes, c.local_bytes, c.launches, _cut(c.tile))):
         if not out or choice.local_bytes < out[-1].local_bytes:
             out.append(choice)
     return out
 
 
-def _front(options: _Options, partitions: Sequence[tuple[Group, ...]]) -> Iterator[Alternative]:
+def _cut(tile: Tile) -> tuple[int, ...]:
+    """Return a key by which the tile comes first that cuts less."""
+    return tuple(-(size or ALL) for size in (tile.depth, tile.columns, tile.rows))
+
+
+def _front(options: _Options, partitions: Sequence[Partition]) -> Iterator[Alternative]:
     """Yield the alternatives that no other beats, by traffic."""
-    groups = {group for partition in partitions for group in partition}
-    limits = sorted({c.local_bytes for group in groups for c in options.choices(group)})
+    keys = {key for partition in partitions for key in partition}
+    limits = sorted({c.local_bytes for key in keys for c in options.choices(key)})
+    least = {key: options.choices(key)[0].bytes for key in keys}
+    bound = {partition: sum(least[key] for key in partition) for partition in partitions}
+    ordered = sorted(partitions, key=bound.__getitem__)
     front: list[Alternative] = []
     for limit in limits:
         best = {
-            group: next((c for c in options.choices(group) if c.local_bytes <= limit), None)
-            for group in groups
+            key: next((c for c in options.choices(key) if c.local_bytes <= limit), None)
+            for key in keys
         }
-        least: list[Alternative] = []
-        for partition in partitions:
-            chosen = [choice for group in partition if (choice := best[group]) is not None]
+        winners: list[Alternative] = []
+        most = front[-1].bytes - 1 if front else None  # what would be no less is of no interest
+        for partition in ordered:
+            if most is not None and bound[partition] > most:
+                break
+            chosen = [choice for key in partition if (choice := best[key]) is not None]
             if len(chosen) == len(partition):
                 traffic = sum(choice.bytes for choice in chosen)
-                if not least or traffic <= least[0].bytes:
-                    new = Alternative(tuple(chosen))
-                    least = [new] if not least or traffic < least[0].bytes else [*least, new]
-        if least:
-            winner = min(least, key=lambda a: a.rank)
-            if not front or winner.bytes < front[-1].bytes:
-                front.append(winner)
+                if most is None or traffic <= most:
+                    winners = winners if traffic == most and winners else []
+                    winners.append(Alternative(tuple(chosen)))
+                    most = traffic
+        if winners:
+            front.append(min(winners, key=lambda a: a.rank))
     yield from reversed(front)
-
-
-def tiles_for(kernel: Kernel, needs: Iterable[Need]) -> Iterator[Tile]:
-    """Yield the tiles in which a kernel may work: one, where it holds no reduction."""
-    needs = list(needs)
-    result = {loop for need in needs for loop in need.result}
-    rows = max((loop.length for loop in result if loop.place == -2), default=1)
-    columns = max((loop.length for loop in result if loop.place == -1), default=1)
-    reductions = [need for need in needs if isinstance(need.node, Reduce)]
-    sums = [need for need in reductions if _is_sum(need.node)]
-    if not reductions:
-        yield WHOLE
-    elif any({-1, -2} <= {loop.place for loop in need.loops} for need in sums):
-        across = [*_up_to(EDGES, columns), *([ALL] if columns > EDGES[-1] else [])]
-        for m, n in product(_up_to(EDGES, rows), across):
-            yield Tile(m, n, DEPTH)
-    else:
-        length = max((loop.length for need in sums for loop in need.loops if loop.sums), default=1)
-        for depth in (ALL, *(part for part in PARTS if part < length)):
-            yield Tile(1, ALL, depth)
-
-
-def _up_to(sizes: Sequence[int], length: int) -> list[int]:
-    return [size for size in sizes if size < 2 * length] or [sizes[0]]
-
-
-def _is_sum(node: Node) -> bool:
-    return isinstance(node, Reduce) and node.acc is not None
-
-
-def _by_node(needs: Iterable[Need]) -> list[list[Need]]:
-    out: dict[bytes, list[Need]] = {}
-    for need in needs:
-        out.setdefault(need.node.key, []).append(need)
-    return list(out.values())
-
-
-def _repeated(needs: Sequence[Need], tile: Tile) -> bool:
-    """Return whether a sum is added up more than once."""
-    return total(place(need, tile) for need in needs) > prod(needs[0].shape)

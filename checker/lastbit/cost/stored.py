@@ -1,10 +1,14 @@
-"""Which values are stored, and in how many bytes."""
+"""Which values are stored, and in how many bytes.
+
+Along an axis on which nothing that it is made from depends, a value is the same, and stored once.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
 
+from lastbit.cost.reading import needs_of
 from lastbit.definitions import Definitions
 from lastbit.formats import Format
 from lastbit.graph import Input, Node, Round, View, native_rounding
@@ -24,7 +28,20 @@ def is_stored(program: Definitions, name: str) -> bool:
 @lru_cache(maxsize=1 << 16)
 def _bytes(node: Node) -> int:
     fmt = _format(node)
-    return 0 if fmt is None else bytes_of(prod(node.shape), fmt)
+    return 0 if fmt is None else bytes_of(_different(node), fmt)
+
+
+def _different(node: Node) -> int:
+    """Return how many elements of a value may differ."""
+    axes: set[int] = set()
+    needs = [need for need in needs_of(node) if isinstance(need.node, Input)]
+    for need in needs:
+        axes.update(loop.place for loop in need.loops if loop.place < 0)
+        axes.update(limit[0].loop.place for limit in need.limits)
+    if not needs:
+        return prod(node.shape)
+    sizes = enumerate(node.shape, -len(node.shape))
+    return prod(size for axis, size in sizes if axis in axes or not size)
 
 
 def _format(node: Node) -> Format | None:

@@ -16,21 +16,22 @@ second pass; all else streams by.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
+from lastbit.cost.apart import is_partial, one_piece
 from lastbit.cost.counting import place, total
 from lastbit.cost.holding import Held, held
-from lastbit.cost.kernels import Kernel, kernels_of, pieces_of
-from lastbit.cost.placement import Placement
-from lastbit.cost.reading import Need, needs_of
+from lastbit.cost.kernels import Kernel, kernels_of
+from lastbit.cost.layout import laid_out
+from lastbit.cost.placement import Placement, Spill
+from lastbit.cost.reading import Need
 from lastbit.cost.stored import bytes_of, size_of
 from lastbit.definitions import Definitions
 from lastbit.formats import format_of
-from lastbit.graph import Input, Node, Reduce, Round, View
-from lastbit.schedule import AnyOrder, Split
+from lastbit.graph import Input
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,9 @@ class KernelCost:
         kernel: the launch.
         read: bytes read, by value; a value read again counts again.
         written: bytes written, by value.
-        partials: bytes of partial sums that leave the kernel and are read again to be combined.
-        scratch: bytes of the buffers for them.
-        launches: 1, and 1 more for partial sums that are combined in a launch of their own.
+        partials: of these, the bytes of partial sums, to which blocks may add as they come.
+        spilled: bytes of running sums that are stored in between and read again.
+        launches: 1, and 1 more where a value is cleared before blocks add to it.
         held: what a block holds.
     """
 
@@ -51,7 +52,7 @@ class KernelCost:
     read: Mapping[str, int]
     written: Mapping[str, int]
     partials: int
-    scratch: int
+    spilled: int
     launches: int
     held: Held
 
@@ -68,12 +69,17 @@ class KernelCost:
     @property
     def bytes(self) -> int:
         """Return all bytes across the interface."""
-        return sum(self.read.values()) + sum(self.written.values()) + self.partials
+        return sum(self.read.values()) + sum(self.written.values()) + self.spilled
 
     @property
     def local_bytes(self) -> int | None:
         """Return the bytes that a block holds; None where its tile is not said."""
         return self.held.bytes
+
+    @property
+    def least_bytes(self) -> int:
+        """Return the bytes that a block holds at least, whatever its tile leaves open."""
+        return self.held.least
 
     @property
     def accumulator_bytes(self) -> int:
@@ -109,7 +115,7 @@ class ProgramCost:
         """Return by value the bytes read and the bytes written."""
         moved: dict[str, tuple[int, int]] = {}
         for cost in self.kernels:
-            for name in (*cost.read, *cost.written):
+            for name in dict.fromkeys((*cost.read, *cost.written)):
                 read, written = moved.get(name, (0, 0))
                 moved[name] = (read + cost.read.get(name, 0), written + cost.written.get(name, 0))
         return moved
@@ -147,15 +153,16 @@ def cost_of_program(
     Raises:
         CycleError: values that are placed together cannot share a kernel.
     """
-    costs = costs_of(program, placement, {})
-    return ProgramCost(costs, peak_of(program, costs))
+    laid = laid_out(program, placement)
+    costs = costs_of(laid.program, laid.placement, {})
+    return ProgramCost(costs, peak_of(laid.program, costs))
 
 
 def costs_of(program: Definitions, placement: Placement, known: Costs) -> tuple[KernelCost, ...]:
     """Return what the launches of a program cost.
 
     Args:
-        program: the program at fixed sizes.
+        program: the program at fixed sizes, laid out.
         placement: how it runs.
         known: costs of launches, to be used again and added to.
 
@@ -197,52 +204,25 @@ def kernel_cost(program: Definitions, kernel: Kernel, needed: Container[str]) ->
             elements = min(elements, prod(leaf.shape))  # where needs take in too many
         read[name] = bytes_of(elements, leaf.format)
     written = {name: size_of(program, name) for name in kernel.values if name in needed}
-    combined = [_combined(node, need) for node, need in _sums(kernel)]
+    partials = {name for name in (*read, *written) if is_partial(name)}
+    moved = sum(read.get(name, 0) + written.get(name, 0) for name in partials)
+    for name in kernel.adding & written.keys():  # cleared, then read and written by each piece
+        added = kernel.nodes[name].shape[0] * written[name]
+        read[name], written[name] = added, written[name] + added
+        moved += 2 * added
     return KernelCost(
         kernel,
         read,
         written,
-        sum(moved for moved, _, _ in combined),
-        sum(buffer for _, buffer, _ in combined),
-        1 + sum(launches for _, _, launches in combined),
-        held(kernel.nodes.values(), kernel.tile),
+        moved,
+        sum(_spilled(size, spill) for size, spill in kernel.spills.values()),
+        1 + len(kernel.adding & written.keys()),
+        held([one_piece(node) for node in kernel.roots], kernel.tile),
     )
 
 
-def _sums(kernel: Kernel) -> Iterator[tuple[Node, Reduce]]:
-    """Yield each sum of a kernel with an accumulator once, with the definition it stands in."""
-    seen = set()
-    for node in kernel.nodes.values():
-        for need in needs_of(node):
-            inner = need.node
-            if isinstance(inner, Reduce) and inner.acc is not None and inner.key not in seen:
-                seen.add(inner.key)
-                yield node, inner
-
-
-def _combined(root: Node, node: Reduce) -> tuple[int, int, int]:
-    """Return what combines the pieces of a split: bytes moved, bytes of buffers, launches.
-
-    Partial sums are written, and a further launch reads them. Pieces that are added as they come
-    each read and write the sum; where the sum is not itself the result, it lies in a buffer that is
-    cleared before and read by a further launch.
-    """
-    pieces = pieces_of(node)
-    if pieces < 2:
-        return 0, 0, 0
-    assert isinstance(node.schedule, Split)
-    assert node.acc is not None
-    fmt = format_of(node.schedule.partials) if node.schedule.partials else node.acc.format
-    size = bytes_of(prod(node.shape), fmt)
-    if not isinstance(node.schedule.outer, AnyOrder):
-        return 2 * pieces * size, pieces * size, 1
-    while isinstance(root, View | Round) and root.args and root.key != node.key:
-        if isinstance(root, Round) and root.rounding != node.acc:
-            break
-        root = root.args[0]
-    if root.key == node.key:
-        return 2 * pieces * size, 0, 0
-    return (2 * pieces + 2) * size, size, 1
+def _spilled(elements: int, spill: Spill) -> int:
+    return 2 * spill.times * bytes_of(elements, format_of(spill.format))
 
 
 def peak_of(program: Definitions, costs: Sequence[KernelCost]) -> int:
@@ -256,7 +236,13 @@ def peak_of(program: Definitions, costs: Sequence[KernelCost]) -> int:
         alive += size if program.is_input(name) else 0
     peak = alive
     for cost, gone in zip(costs, freed, strict=False):
-        alive += sum(cost.written.values())
-        peak = max(peak, alive + cost.scratch)
+        alive += sum(size_of(program, name) for name in cost.written)
+        peak = max(peak, alive + _buffers(program, cost))
         alive -= gone
     return peak
+
+
+def _buffers(program: Definitions, cost: KernelCost) -> int:
+    """Return what running sums that are stored in between take beside the place of the results."""
+    kept = sum(bytes_of(n, format_of(spill.format)) for n, spill in cost.kernel.spills.values())
+    return max(0, kept - sum(size_of(program, name) for name in cost.written))

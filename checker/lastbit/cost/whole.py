@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lastbit.cost.kernels import groups_of, in_order
+from lastbit.cost.layout import Laid, laid_out
 from lastbit.cost.placement import Placement
 from lastbit.cost.stored import is_stored
 from lastbit.cost.traffic import Costs, KernelCost, costs_of, peak_of
@@ -24,6 +25,7 @@ class Whole:
     Attributes:
         program: the program at fixed sizes.
         placement: how it runs.
+        laid: the program and its placement with every launch's values named.
         home: by value that is computed, the launch that does it.
         users: by value, the values whose launches read it.
         known: costs of launches, to be used again.
@@ -31,6 +33,7 @@ class Whole:
 
     program: Definitions
     placement: Placement
+    laid: Laid
     home: Mapping[str, KernelCost]
     users: Mapping[str, frozenset[str]]
     known: Costs
@@ -42,8 +45,9 @@ class Whole:
         Raises:
             CycleError: values that are placed together cannot share a kernel.
         """
-        whole = cls(program, placement, {}, {}, {})
-        return whole.changed(program, placement, program.nodes)[0]
+        laid = laid_out(program, placement)
+        whole = cls(program, placement, laid, {}, {}, {})
+        return whole.changed(program, placement, laid.program.nodes)[0]
 
     @property
     def peak_bytes(self) -> int:
@@ -52,15 +56,17 @@ class Whole:
         Raises:
             CycleError: launches wait for each other.
         """
-        kernels = {name: self.home[name].kernel for name in self.program.nodes if name in self.home}
+        program = self.laid.program
+        kernels = {name: self.home[name].kernel for name in program.nodes if name in self.home}
         order = [self.home[kernel.values[0]] for kernel in in_order(kernels)]
-        return peak_of(self.program, order)
+        return peak_of(program, order)
 
     def launches(self, names: Iterable[str]) -> list[KernelCost]:
         """Return the launches that compute some values, or that compute them inside; each once."""
         found: dict[tuple[str, ...], KernelCost] = {}
         seen: set[str] = set()
         stack = list(names)[::-1]
+        program = self.laid.program
         while stack:
             name = stack.pop()
             if name in seen:
@@ -68,8 +74,8 @@ class Whole:
             seen.add(name)
             if name in self.home:
                 found.setdefault(self.home[name].kernel.values, self.home[name])
-            elif name in self.program.nodes and not self.program.is_input(name):
-                stack += self.program.consumers(name)
+            elif name in program.nodes and not program.is_input(name):
+                stack += program.consumers(name)
         return list(found.values())
 
     def changed(
@@ -82,35 +88,38 @@ class Whole:
             placement: how it runs then.
             names: the values of which a definition or a place is new.
         """
-        part = _Part(self, program, placement, names)
+        laid = laid_out(program, placement)
+        given = program
+        program = laid.program
+        part = _Part(self, laid, {*names, *laid.differences(self.laid)})
         while True:
             home, users, touched = part.costed()
             gone = {n for n in touched if n in home and not users[n] and n not in program.outputs}
             new = {n for n in touched if users[n] and n not in home and not program.is_input(n)}
             more = (gone | new) - part.names
             if not more:
-                return Whole(program, placement, home, users, self.known), frozenset(part.names)
+                whole = Whole(given, placement, laid, home, users, self.known)
+                return whole, frozenset(part.names)
             part.add(more)
 
 
 class _Part:
     """The values around a change: those of which the launches may differ."""
 
-    def __init__(
-        self, whole: Whole, program: Definitions, placement: Placement, names: Iterable[str]
-    ) -> None:
-        self.whole, self.program, self.placement = whole, program, placement
+    def __init__(self, whole: Whole, laid: Laid, names: Iterable[str]) -> None:
+        self.whole, self.program, self.placement = whole, laid.program, laid.placement
+        self.old, program = whole.laid.program, laid.program
         self.names: set[str] = set()
-        places = (whole.placement, placement)
+        places = (whole.laid.placement, laid.placement)
         self._groups = [groups_of(p.together) for p in places]
         self._inside: dict[str, set[str]] = {}  # by value, what is computed around it or inside
-        for pair in whole.placement.inside | placement.inside:
+        for pair in places[0].inside | places[1].inside:
             for one, other in (pair, pair[::-1]):
                 self._inside.setdefault(one, set()).add(other)
         self.add(names)
         near = set(self.names)
         for name in near:
-            for side in (whole.program, program):
+            for side in (self.old, program):
                 if name in side.nodes:
                     self.add(read for read in reads(side.nodes[name]) if read != name)
 
@@ -119,12 +128,12 @@ class _Part:
         stack = list(names)
         while stack:
             name = stack.pop()
-            known = name in self.whole.program.nodes or name in self.program.nodes
+            known = name in self.old.nodes or name in self.program.nodes
             if name in self.names or not known or self._is_input(name):
                 continue
             self.names.add(name)
             stack += self._inside.get(name, ())
-            for side in (self.whole.program, self.program):
+            for side in (self.old, self.program):
                 if name in side.nodes and not is_stored(side, name):
                     stack += side.consumers(name)
             for groups in self._groups:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lastbit.cost.placement import Placement
+from lastbit.cost.placement import Placement, Spill
 from lastbit.definitions import reads
 from lastbit.formats import Format, format_of
 from lastbit.graph import (
@@ -165,6 +165,17 @@ def computed_inside(site: Site) -> Placement:
     """Return that the site's value is computed in the kernels of its readers."""
     readers = site.program.consumers(site.name)
     return Placement(inside=frozenset((site.name, reader) for reader in readers))
+
+
+def stored_between_blocks(site: Site) -> Placement:
+    """Return that the site's running sum is stored in `format` after each block but the last."""
+    times = -(-sum_of(site).length // site.integer("block")) - 1
+    return Placement(spills={site.name: Spill(times, site.text("format"))})
+
+
+def split_across_blocks(site: Site) -> Placement:
+    """Return that the pieces of the site's sum are added up by blocks of their own."""
+    return Placement(split=frozenset(site.at[:1]))
 
 
 def fresh(site: Site, base: str) -> str:
@@ -322,6 +333,14 @@ def one_by_one(order: Iterable[int]) -> Schedule:
     for piece in order:
         nested = (nested, piece)
     return tree_of_pairs(nested)
+
+
+def pieces_said(site: Site, split: Split) -> str:
+    """Return how many pieces a split has, and of how many terms where that is not what it says."""
+    lengths = [len(piece) for piece in pieces_of(split, sum_of(site).length)]
+    if len(lengths) == split.n:
+        return f"{split.n} pieces"
+    return f"{len(lengths)} pieces of up to {max(lengths)} terms"
 
 
 # Parameters and requirements that several rules have.

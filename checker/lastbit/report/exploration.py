@@ -6,10 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lastbit.cost.apart import shown
+from lastbit.cost.kernels import Kernel
 from lastbit.cost.placement import ALL, Tile
 from lastbit.cost.search import Choice
 from lastbit.cost.units import size
+from lastbit.costing import undecided
 from lastbit.exploring import Exploration, Found
+from lastbit.graph import Reduce
 from lastbit.report.words import plural
 
 SCHEMA = "lastbit.explore/1"
@@ -22,20 +26,15 @@ def render(found: Exploration, top: int) -> str:
         found: what was found.
         top: how many alternatives to list.
     """
-    lines = [_head(found)]
+    lines = [_head(found), *_start(found)]
     ranked, front = found.ranked, found.front
     if not ranked:
         return "\n".join([*lines, "", "Nothing fits.", *_forbidden(found)]) + "\n"
-    if found.start is not None:
-        local = found.start.local_bytes
-        held = "" if local is None else f", local {size(local)}"
-        launches = plural(found.start.launches, "launch").replace("launchs", "launches")
-        lines.append(f"In the kernels of the plan: {size(found.start.bytes)}, {launches}{held}")
-    lines += ["", f"Least traffic, {min(top, len(ranked))} of {len(ranked)}"]
+    lines += ["", f"Least traffic, {min(top, len(ranked))} of {len(ranked)}{_merged(found)}"]
     lines += _table(ranked[:top])
     lines += ["", "No less traffic with as little local storage"]
     lines += _table(front)
-    return "\n".join([*lines, *_forbidden(found)]) + "\n"
+    return "\n".join([*lines, *_placed(found), *_forbidden(found)]) + "\n"
 
 
 def _head(found: Exploration) -> str:
@@ -45,11 +44,48 @@ def _head(found: Exploration) -> str:
     text += plural(partitions, "partition")
     if len(found.options) > 1:
         text += f" ({len(found.options) - 1} with transforms of the plan, 1 without)"
-    fit = sum(len(option.explored.cheapest) for option in found.options)
     if found.device is None:
         return f"{text}; no device is named, and blocks of any size fit"
     block = size(found.device.block_bytes)
-    return f"{text}; {fit} fit into blocks of {found.device.name} ({block})"
+    return f"{text}; {found.fit} fit into blocks of {found.device.name} ({block})"
+
+
+def _merged(found: Exploration) -> str:
+    """Say how many alternatives are not listed since a transform changes nothing of their cost."""
+    merged = found.fit - len(found.ranked)
+    return (
+        f"; {merged} more cost the same, with transforms that change none of it" if merged else ""
+    )
+
+
+def _start(found: Exploration) -> Iterator[str]:
+    """Yield what the kernels of the plan cost, and what that leaves out."""
+    start = found.start
+    if start is None:
+        return
+    local = start.local_bytes
+    held = "" if local is None else f", local {size(local)}"
+    launches = plural(start.launches, "launch").replace("launchs", "launches")
+    yield f"In the kernels of the plan: {size(start.bytes)}, {launches}{held}"
+    for text in found.too_large:
+        yield f"  no room: {text}"
+    for cost in start.kernels:
+        names = ", ".join(shown(name) for name in cost.kernel.values)
+        if text := undecided(cost):
+            yield f"  {text}"
+        elif not cost.kernel.tile.cuts and _reduces(cost.kernel):
+            yield f"  {names} has no tile, and is counted as if it read each operand once"
+
+
+def _reduces(kernel: Kernel) -> bool:
+    return any(isinstance(need.node, Reduce) for need in kernel.needs)
+
+
+def _placed(found: Exploration) -> Iterator[str]:
+    if found.placed:
+        yield ""
+        yield "Only places values, and is among these ways where it can be applied"
+        yield f"  {', '.join(found.placed)}"
 
 
 def _table(items: Sequence[Found]) -> Iterator[str]:
@@ -109,6 +145,11 @@ def to_json(found: Exploration, top: int) -> str:
         "device": None if device is None else device.name,
         "block_bytes": None if device is None else device.block_bytes,
         "operators": found.operators,
+        "alternatives": {
+            "partitions": sum(option.explored.partitions for option in found.options),
+            "fit": found.fit,
+            "different": len(found.ranked),
+        },
         "options": [
             {
                 "transforms": list(option.transforms),
@@ -123,7 +164,9 @@ def to_json(found: Exploration, top: int) -> str:
             "bytes": found.start.bytes,
             "local_bytes": found.start.local_bytes,
             "launches": found.start.launches,
+            "too_large": list(found.too_large),
         },
+        "placed": list(found.placed),
         "cheapest": [_item(item) for item in found.ranked[:top]],
         "front": [_item(item) for item in found.front],
         "forbidden": [

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lastbit.report.words import count, number, pair, percent, plural, size_pair
+from lastbit.report.words import count, number, operations, pair, percent, plural, size_pair
 from lastbit.result import (
     PROMISES,
     Budget,
@@ -33,6 +33,7 @@ from lastbit.result import (
     WitnessInput,
 )
 
+ALWAYS = "no math, unknown or new non-finite result, as without any demand"
 NO_BUDGET = "without a budget only math, unknown and new non-finite results fail"
 
 EXCEEDED = "exceeded, as by its steps"  # what a step does not keep is no finding on its region
@@ -156,7 +157,9 @@ def _demands(step: Step | Region, findings: list[Finding], color: bool) -> Itera
         worst = next((s for s in ("error", "warning") if _has(findings, s)), "")
         if not worst:
             worst = "kept" if not exceeds(step) else "allowed" if step.allowed else EXCEEDED
-        yield _row("budget", f"{_budget(step.budget)}: {_paint(worst, worst, color)}")
+        cost = any(f.code.startswith("COST") and f.severity != "note" for f in findings)
+        demands = _budget(step.budget, cost) or (ALWAYS if worst == "error" else "no demand")
+        yield _row("budget", f"{demands}: {_paint(worst, worst, color)}")
     if step.allowed:
         yield _row("allowed", step.allow_reason or "by the plan")
     for finding in findings:
@@ -234,6 +237,10 @@ def _cost(cost: Cost) -> str:
     if cost.local_bytes != (None, None):
         parts.append(f"local {size_pair(cost.local_bytes)}")
     parts.append(f"peak {size_pair(cost.peak_bytes)}")
+    if cost.flops is not None and any(cost.flops):
+        parts.append(operations(cost.flops))
+        if all(cost.bytes) and (cost.fit is None or cost.fit.ridge is None):
+            parts.append(f"{_intensity(cost)} FLOP per byte")
     at = ", ".join(f"{name} = {size}" for name, size in cost.at.items())
     return ", ".join(parts) + (f" (at {at})" if at else "")
 
@@ -253,9 +260,13 @@ def _fit(fit: Fit, cost: Cost) -> str:
         covered = ("?" if share is None else f"{share:.3g}" for share in fit.in_flight)
         parts.append(f"{pair(*covered)} times the bytes under way that it needs")
     if cost.flops is not None and all(cost.bytes) and fit.ridge is not None:
-        work = (f"{n / size:.3g}" for n, size in zip(cost.flops, cost.bytes, strict=True))
-        parts.append(f"{pair(*work)} of {fit.ridge:.3g} FLOP per byte")
+        parts.append(f"{_intensity(cost)} of {fit.ridge:.3g} FLOP per byte")
     return ", ".join(parts)
+
+
+def _intensity(cost: Cost) -> str:
+    assert cost.flops is not None
+    return pair(*(f"{n / size:.3g}" for n, size in zip(cost.flops, cost.bytes, strict=True)))
 
 
 def _witness(witness: Witness) -> str:
@@ -290,11 +301,13 @@ def _evidence(evidence: Evidence) -> str:
     return f"{text}: {evidence.detail}" if evidence.detail else text
 
 
-def _budget(budget: Budget) -> str:
+def _budget(budget: Budget, cost: bool = False) -> str:
+    """Say what is allowed and demanded; of costs, where one is not as demanded; else nothing."""
     parts = [f"`{budget.change}`"] if budget.change else []
     scale = "of the result" if budget.elementwise else "at scale"
     parts += [f"{number(n)} ulp of {name} {scale}" for name, n in budget.max_ulp.items()]
     text = "allows " + ", ".join(parts) if parts else ""
-    demands = ", ".join(name.replace("_", "-") for name in budget.promises)
+    names = [name.replace("_", "-") for name in budget.promises]
+    demands = ", ".join([*names, "no finding of COST"] if cost else names)
     wants = f"demands {demands}" if demands else ""
-    return "; ".join(part for part in (text, wants) if part) or "no demand"
+    return "; ".join(part for part in (text, wants) if part)

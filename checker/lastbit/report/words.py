@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from lastbit.cost.units import UNITS, unit_of
 
+FLOPS = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
+
 
 def number(value: float) -> str:
     """Write a figure: whole numbers in full with separators, others with three digits."""
@@ -45,3 +47,10 @@ def size_pair(sizes: tuple[int | None, int | None]) -> str:
 def pair(before: str, after: str) -> str:
     """Write two figures, once if they are equal."""
     return before if before == after else f"{before} -> {after}"
+
+
+def operations(counts: tuple[int, int]) -> str:
+    """Write two numbers of operations in the decimal unit of the greater one; equal ones once."""
+    scale = min((len(str(max(counts))) - 1) // 3, len(FLOPS) - 1)
+    before, after = (f"{count / 1000**scale:.4g}" for count in counts)
+    return f"{pair(before, after)} {FLOPS[scale]}"
