@@ -157,7 +157,7 @@ def check(
     sides = (Side("before", before), Side("after", after))
     given = {name: as_spec(name, value) for name, value in {**(inputs or {}), **specs}.items()}
     found = inputs_of(sides, given)
-    budget = _budget(max_change, max_ulp, elementwise, promises)
+    budget = budget_of(max_change, max_ulp, elementwise, promises)
     compared = plan_of(sides, found, symbols or {}, batch)
     notes = ["`before` and `after` are the same function"] if before is after else []
     return _result(compared, budget, seed, today or date.today(), notes)
@@ -202,7 +202,7 @@ def check_models(
     from lastbit.lint import judged_plans, prepared
     from lastbit.plan_imports import plan_of_models
 
-    budget = _budget(max_change, max_ulp, elementwise, promises)
+    budget = budget_of(max_change, max_ulp, elementwise, promises)
     if before.lower().endswith(".onnx") and after.lower().endswith(".onnx"):
         from lastbit.importers.onnx.checking import check_onnx
 
@@ -247,12 +247,17 @@ def _check_given(**given: object) -> None:
             raise error_of(f"{name} is {value!r}", f"Write {_FORMS[name]}.")
 
 
-def _budget(
+def budget_of(
     change: str | None,
     max_ulp: Mapping[str, float] | None,
     elementwise: bool,
     promises: Sequence[str],
 ) -> Budget | None:
+    """Return what a caller demands; None: nothing.
+
+    Raises:
+        InputError: a demand cannot be read.
+    """
     if isinstance(promises, str) or not isinstance(promises, Iterable):
         raise error_of(f"promises is {promises!r}", 'Write promises=["deterministic"].')
     if not isinstance(elementwise, bool):

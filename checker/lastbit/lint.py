@@ -12,6 +12,8 @@ from lastbit.costing import NO_ROOM, Account, Ledger, at_start
 from lastbit.demands import budget_at, budget_record, violations
 from lastbit.errors import InputError, Problem
 from lastbit.hazards import dangers
+from lastbit.importers.inductor.comparing import Compared, lint_folder, with_compared
+from lastbit.importers.inductor.folder import is_debug_folder
 from lastbit.importers.load import is_model
 from lastbit.plan import load_plan
 from lastbit.plan_imports import finding_of, foreign, notes_of, opaque_steps, plan_of_model
@@ -40,7 +42,8 @@ def lint_plans(
     """Judge every transform of the plans.
 
     Args:
-        paths: plan files, or model files, which are judged as they stand.
+        paths: plan files, model files, which are judged as they stand, or debug folders of
+            Inductor, in which the kernels are judged against the graph.
         today: the day with which the ends of `[[allow]]` are compared; by default this day.
         seed: selects every draw.
         progress: called with steps done, steps in all, and the next step.
@@ -50,16 +53,21 @@ def lint_plans(
     """
     day = today or date.today()
     plans: list[Plan] = []
+    folders: list[Compared] = []
     problems: list[Problem] = []
     for path in paths:
         try:
+            if is_debug_folder(path):
+                folders += lint_folder(path, seed)
+                continue
             plan = plan_of_model(path) if is_model(path) else load_plan(path, day)
             plans.append(prepared(plan))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
-    return judged_plans(plans, "lint", day, seed, progress)
+    result = judged_plans(plans, "lint", day, seed, progress)
+    return with_compared(result, folders) if folders else result
 
 
 def prepared(plan: Plan) -> Plan:

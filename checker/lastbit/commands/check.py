@@ -18,8 +18,9 @@ _CHANGES = [change.value for change in Change if change != Change.UNKNOWN]
 
 HELP = """Say what kind of change it is to compute AFTER in place of BEFORE.
 
-Both are models (.pt2 of torch.export, .onnx), or both are functions, FILE.py:NAME, written
-with lastbit's own operators. In a function nothing rounds but
+Both are models (.pt2 of torch.export, .onnx), or both are functions, FILE.py:NAME: of torch, which
+are exported, or written with lastbit's own operators. With --compile, AFTER is what torch.compile
+makes of BEFORE. In a function of lastbit's operators nothing rounds but
 `.to(format)`; a sum is exact unless it is given an accumulator and the tree that adds it up.
 Exit code 1: findings that fail.
 
@@ -87,7 +88,7 @@ def _ulp(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[
 
 @click.command("check", help=HELP, short_help="Compare two functions or models.")
 @click.argument("before", metavar="BEFORE")
-@click.argument("after", metavar="AFTER")
+@click.argument("after", metavar="AFTER", required=False)
 @click.option(
     "--input",
     "inputs",
@@ -123,15 +124,28 @@ def _ulp(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[
     help="A promise that AFTER must keep; repeatable.",
 )
 @click.option(
-    "--run",
+    "--compile",
+    "compiled",
     is_flag=True,
-    help="Run two models of ONNX with ONNX Runtime and hold them against the prediction.",
+    help="AFTER is what torch.compile (Inductor) makes of the function BEFORE.",
+)
+@click.option(
+    "--emulate-precision-casts",
+    "emulate",
+    is_flag=True,
+    help="Compile with Inductor's flag of this name, which keeps the roundings.",
+)
+@click.option(
+    "--run/--no-run",
+    default=None,
+    help="Run both sides and hold them against the prediction: two models of ONNX with ONNX "
+    "Runtime, off by default; a function and its compiled form, on by default.",
 )
 @report_options
 @run_options(today="The day that the result names")
 def command(
     before: str,
-    after: str,
+    after: str | None,
     inputs: dict[str, str],
     symbols: dict[str, tuple[int, int]],
     batch: str | None,
@@ -139,7 +153,9 @@ def command(
     max_ulp: dict[str, float],
     elementwise: bool,
     promises: tuple[str, ...],
-    run: bool,
+    compiled: bool,
+    emulate: bool,
+    run: bool | None,
     shown: str,
     outputs: Outputs,
     seed: int,
@@ -151,6 +167,26 @@ def command(
     from lastbit.importers.load import is_model
     from lastbit.tracing.targets import load_targets
 
+    demands: dict[str, Any] = {
+        "max_change": max_change,
+        "max_ulp": max_ulp,
+        "elementwise": elementwise,
+        "promises": promises,
+        "seed": seed,
+        "today": today,
+    }
+    if compiled:
+        if after is not None or symbols or batch:
+            raise click.UsageError("--compile takes one function, with tensors of fixed sizes.")
+        from lastbit.importers.inductor.checking import check_compiled
+
+        (target,) = load_targets(before)
+        result = check_compiled(
+            before, target, inputs=inputs, run=run is not False, emulate=emulate or None, **demands
+        )
+        return give(result, shown, outputs, quiet)
+    if after is None or emulate:
+        raise click.UsageError("Name BEFORE and AFTER, or one function and --compile.")
     if is_model(before) and is_model(after):
         if inputs:
             raise click.UsageError("--input is for functions; a model says what it reads.")
@@ -159,29 +195,34 @@ def command(
             after,
             symbols=symbols,
             batch=batch,
-            max_change=max_change,
-            max_ulp=max_ulp,
-            elementwise=elementwise,
-            promises=promises,
-            run=run,
-            seed=seed,
-            today=today,
+            run=bool(run),
+            **demands,
         )
         return give(result, shown, outputs, quiet)
     if run:
-        raise click.UsageError("--run is for two models of ONNX.")
+        raise click.UsageError("--run is for two models of ONNX, and for --compile.")
     first, second = load_targets(before, after)
+    from lastbit.importers.torch_calls import calls_torch
+
+    if calls_torch(first) or calls_torch(second):
+        from lastbit.importers.torch_export import check_exported
+
+        result = check_exported(
+            (before, after),
+            (first, second),
+            check_models,
+            inputs,
+            symbols=symbols,
+            batch=batch,
+            **demands,
+        )
+        return give(result, shown, outputs, quiet)
     verdict = check(
         first,
         second,
         inputs=inputs,
         symbols=symbols,
         batch=batch,
-        max_change=max_change,
-        max_ulp=max_ulp,
-        elementwise=elementwise,
-        promises=promises,
-        seed=seed,
-        today=today,
+        **demands,
     )
     return give(verdict.result, shown, outputs, quiet)

@@ -28,7 +28,8 @@ def _codes(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tup
 
 @click.command(
     "lint",
-    help="Judge each transform of the plans, and models (.pt2, .onnx) as they stand. "
+    help="Judge each transform of the plans, models (.pt2, .onnx) as they stand, and what "
+    "Inductor's kernels did, from its debug folder. "
     "Exit code 1: findings that fail.",
 )
 @click.argument("plans", metavar="PLAN...", nargs=-1, required=True)

@@ -1,14 +1,16 @@
 """Functions and modules of torch that a user names, with the tensors they are called with.
 
 A target is a function of tensors, a module, a class of modules that needs no arguments, or a
-function that needs none and returns one (`build`). Inputs come from its attribute `inputs`: tensors,
-texts such as `bf16[64, 4096]`, or a function that returns either; those of the command line go first.
+function that needs none and returns one (`build`). Inputs come from its attribute `inputs`:
+tensors, texts such as `bf16[64, 4096]`, or a function that returns either; those of the command
+line go first.
 torch is imported here, and only when a target is resolved.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -58,8 +60,6 @@ def calls_torch(target: Any) -> bool:
 
     Nothing is imported: without torch loaded, by the target's own file, it is not.
     """
-    import sys
-
     torch = sys.modules.get("torch")
     if torch is None:
         return False
@@ -75,12 +75,9 @@ def calls_torch(target: Any) -> bool:
         return True
     names = set(getattr(getattr(target, "__code__", None), "co_names", ()))
     space = getattr(target, "__globals__", {})
-    return any(
-        getattr(space.get(name), "__name__", "").partition(".")[0] == "torch"
-        or getattr(space.get(name), "__module__", "") is not None
-        and str(getattr(space.get(name), "__module__", "")).partition(".")[0] == "torch"
-        for name in names
-    )
+    used = [space[name] for name in names if name in space]
+    owners = [(getattr(one, "__name__", ""), getattr(one, "__module__", "")) for one in used]
+    return any(str(word).partition(".")[0] == "torch" for pair in owners for word in pair)
 
 
 def _is_module_class(target: Any) -> bool:
@@ -89,7 +86,11 @@ def _is_module_class(target: Any) -> bool:
 
 
 def resolve(
-    label: str, target: Any, inputs: Mapping[str, Spec | str] | None = None, seed: int = 0
+    label: str,
+    target: Any,
+    inputs: Mapping[str, Spec | str] | None = None,
+    seed: int = 0,
+    given: Any = None,
 ) -> Target:
     """Return what a target is to be called with.
 
@@ -98,13 +99,14 @@ def resolve(
         target: the function, module or builder.
         inputs: format and shape of parameters by name.
         seed: selects the values of inputs that are drawn.
+        given: inputs for a target that has no attribute `inputs`.
 
     Raises:
         InputError: it has no inputs, or does not build.
     """
     torch = load_torch()
     torch.manual_seed(seed)
-    given = getattr(target, "inputs", None)
+    given = getattr(target, "inputs", given)
     if _is_module_class(target) or (given is not None and _is_builder(target)):
         target = _called(label, target)
         given = given if given is not None else getattr(target, "inputs", None)
@@ -117,8 +119,9 @@ def resolve(
             given = _called(f"{label}.inputs", given)
         args = _given(label, target, given, seed)
     module = target if isinstance(target, torch.nn.Module) else None
-    trained = module is not None and module.training
-    trained = trained and any(p.requires_grad for p in module.parameters())
+    trained = False
+    if module is not None and module.training:
+        trained = any(parameter.requires_grad for parameter in module.parameters())
     wants = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
     return Target(label, target, args, trained or wants)
 
@@ -164,7 +167,7 @@ def _named(
     if unknown:
         listed = ", ".join(f"`{name}`" for name in names)
         raise _error(f"{label} has no parameter {unknown[0]!r}", f"It has {listed}.")
-    args = []
+    args: list[Any] = []
     for number, name in enumerate(names):
         if name not in given:
             if call.__defaults__ or len(args) == len(given):
@@ -207,7 +210,7 @@ def _drawn(spec: Spec, seed: int) -> Any:
     else:
         values = np.full(shape, float(first))
     if drawn is not None and drawn.range is not None:
-        values = values.clip(*map(float, drawn.range))
+        values = values.clip(float(drawn.range[0]), float(drawn.range[1]))
     wide = torch.from_numpy(values.astype(np.float64 if spec.format.short == "f64" else np.float32))
     return wide.to(getattr(torch, names[spec.format.short]))
 

@@ -170,7 +170,10 @@ class _Pair:
         outside = self._outside(names)
         foreign = [name for name in outside if not all(name in table for table in self.tables)]
         why = ""
-        if foreign:
+        given = [name for name in names if self._given_once(name)]
+        if given:
+            why = f"`{given[0]}` is given by an opaque operator in one model only"
+        elif foreign:
             why = f"`{foreign[0]}` is given in one model only"
         elif missing or not shared:
             what = f"`{missing[0]}`" if missing else "no result of it"
@@ -180,6 +183,10 @@ class _Pair:
             return Region(tuple(names), shared, None, why, key)
         plan = self._plan(names, outside, shared)
         return Region(tuple(names), shared, plan, "", key)
+
+    def _given_once(self, name: str) -> bool:
+        """Return whether a value is computed in one model, and given in the other."""
+        return len({table[name].expr is None for table in self.tables if name in table}) > 1
 
     def _outside(self, names: Iterable[str]) -> list[str]:
         """Return what some values read of others."""
