@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,8 +67,15 @@ class MatmulSpec:
 
     @cached_property
     def output(self) -> Rounding:
-        """How the output is rounded."""
+        """How the output is rounded.
+
+        Raises:
+            InputError: its format is of integers, or of powers of two.
+        """
         fmt = format_of(self.out or self.acc)
+        if fmt.kind != "float":
+            remedy = "Outputs may be floating-point numbers, such as f32, bf16 or e4m3fn."
+            raise _refused(f"no output is rounded to {fmt.short} here", remedy)
         return Rounding.of(fmt, overflow="saturate" if self.saturate else None)
 
     def bound(self, m: int, k: int, n: int) -> Schedule:
@@ -113,6 +121,8 @@ class MatmulSpec:
         acc = format_of(self.acc)
         alpha = self.alpha
         if alpha is not None:
+            if not math.isfinite(alpha):
+                raise _refused(f"alpha is {alpha!r}", "It is a finite number, such as 0.125.")
             nearest = float(round_array(np.array([alpha]), Rounding.of(acc))[0])
             if nearest != alpha:
                 remedy = f"The nearest value is {nearest.hex()}."

@@ -18,6 +18,7 @@ from matmuls import H200, PROMOTED, recorded
 import lastbit
 from lastbit import cli
 from lastbit.machines import MACHINES
+from lastbit.predicting import DRAWS
 
 A = np.array([[0x3F80, 0x4000], [0xBF80, 0x3F00]], "<u2")  # 1, 2; -1, 0.5
 B = np.array([[0x3F80, 0x4040], [0x3E80, 0x0000]], "<u2")  # 1, 3; 0.25, 0
@@ -115,14 +116,14 @@ def test_operands_come_from_tensor_files(predict: Predict) -> None:
 def test_operands_are_drawn_from_a_seed(predict: Predict) -> None:
     shape = ("--machine", "hopper", "--as", "bf16", "--shape", "8,64,8")
     written = []
-    for draw in ("normal", "wide", "bits"):
+    for draw in DRAWS:
         for seed in ("1", "2"):
             options = ("--seed", seed, "--draw", draw, "--out", "c.raw", "-q")
             assert predict(*shape, *options)[0] == 0
             written.append(Path("c.raw").read_bytes())
             assert predict(*shape, *options)[0] == 0
             assert Path("c.raw").read_bytes() == written[-1]
-    assert len(set(written)) == 6
+    assert len(set(written)) == 2 * len(DRAWS)
 
 
 def test_alpha_bias_and_the_accumulator(predict: Predict) -> None:
@@ -148,6 +149,12 @@ FILES = ("--a", "a.raw", "--b", "b.raw", "--out", "c.raw")
      "operand b is missing; give --b FILE, or --seed."),
     ((*COMMON[:4], "--shape", "2,2", *FILES),
      "'2,2' gives no sizes; write M,K,N as 64,4096,64."),
+    ((*COMMON[:4], "--shape", "2,0,2", *FILES),
+     "'2,0,2' has a size of 0; M, K and N are 1 and above."),
+    ((*COMMON[:4], "--shape", "2,99999999,2", "--seed", "0", *FILES[4:]),
+     "'2,99999999,2': K is 99,999,999, and sums have at most 16,777,216."),
+    ((*COMMON[:4], "--shape", "99999999,999999,9999999", "--seed", "0", *FILES[4:]),
+     "a product [99999999, 999999, 9999999] needs more memory than there is."),
     ((*COMMON[:4], "--shape", "2,3,2", *FILES),
      "a.raw: holds 8 bytes, and `a` takes 12 (bf16[2, 3]). Raw files hold the codes, row by row."),
     ((*COMMON, "--a", "none.raw", "--b", "b.raw", "--out", "c.raw"),
@@ -158,6 +165,11 @@ FILES = ("--a", "a.raw", "--b", "b.raw", "--out", "c.raw")
     ((*COMMON, *FILES, "--bias", "seen.raw"),
      "seen.raw: holds 16 bytes, and the bias takes 8 (f32[2])."),
     ((*COMMON, *FILES, "--alpha", "half"), "'half' is no number; write 0.125 or 0x1p-3."),
+    ((*COMMON, *FILES, "--alpha", "nan"), "alpha is nan. It is a finite number, such as 0.125."),
+    ((*COMMON, *FILES, "--contract"),
+     "--contract rounds alpha and bias at once; give --alpha and --bias."),
+    ((*COMMON, *FILES, "--contract", "--alpha", "0.5"), "--contract rounds alpha and bias at once"),
+    ((*COMMON, *FILES, "--out-as", "int8"), "no output is rounded to int8 here. Outputs may be"),
     ((*COMMON, *FILES, "--alpha", "0.1"), "alpha is 0.1, which is no value of f32. The nearest"),
     (("--machine", "tpu", *COMMON[2:], *FILES), f"machine 'tpu': it is not known. {KNOWN}"),
     (("--machine", "turing", *COMMON[2:], *FILES),
@@ -179,6 +191,22 @@ def test_what_is_wrong_is_said(predict: Predict, arguments: tuple[str, ...], mes
     assert (code, out) == (2, "")
     assert message in err
     assert not Path("c.raw").exists()
+
+
+@pytest.mark.parametrize(("schedule", "note"), [
+    ("split(1000000)", "note: `split(1000000)` of 2 terms has 2 pieces\n"),
+    ("promote(100, f32, inner=fused(16, hopper))",
+     "note: `promote(100)` of 2 terms adds one part\n"),
+    ("promote(1, f32, inner=fused(16, hopper))",
+     "note: each 1 products end in a step that takes 1 of 16\n"),
+    ("fused(16, hopper)", ""),
+])  # fmt: skip
+def test_what_a_schedule_does_at_these_sizes_is_said(
+    predict: Predict, schedule: str, note: str
+) -> None:
+    code, _, err = predict(*COMMON, *FILES, "--schedule", schedule)
+    assert (code, err) == (0, note)
+    assert Path("c.raw").read_bytes() == C.tobytes()  # the sums are exact in any order
 
 
 def test_help_and_the_list_of_commands(predict: Predict) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Shape = tuple[int, int, int]
+MOST_TERMS = 1 << 24  # a schedule is written down term by term
 
 MATMUL_HELP = """Predict the bits of a matrix product [M, K] x [K, N] on a machine.
 
@@ -46,6 +47,10 @@ def read_shape(_: click.Context, __: click.Parameter, given: str) -> Shape:
     if len(sizes) != 3 or not all(size.strip().isdecimal() for size in sizes):
         raise click.BadParameter(f"{given!r} gives no sizes; write M,K,N as 64,4096,64.")
     m, k, n = (int(size) for size in sizes)
+    if min(m, k, n) < 1:
+        raise click.BadParameter(f"{given!r} has a size of 0; M, K and N are 1 and above.")
+    if k > MOST_TERMS:
+        raise click.BadParameter(f"{given!r}: K is {k:,}, and sums have at most {MOST_TERMS:,}.")
     return m, k, n
 
 
@@ -85,10 +90,10 @@ def read_number(_: click.Context, __: click.Parameter, given: str | None) -> flo
 @click.option("--seed", type=click.IntRange(min=0), help="Draw the operands that have no file.")
 @click.option(
     "--draw",
-    type=click.Choice(("normal", "wide", "bits")),
+    type=click.Choice(("normal", "wide", "finite", "bits")),
     default="normal",
     show_default=True,
-    help="Normal numbers, numbers of very different size, or random bits.",
+    help="Normal numbers, numbers of very different size, random bits below 2, or random bits.",
 )
 @click.option("--schedule", metavar="TEXT", help="How each output is summed.")
 @click.option("--acc", default="f32", show_default=True, metavar="FORMAT", help="Accumulators.")
@@ -128,10 +133,14 @@ def matmul(
     """Predict, write, compare, and return the exit code."""
     from lastbit.files import require_folder, write_bytes_atomically
     from lastbit.formats import F32
+    from lastbit.inference.room import room
     from lastbit.predicting import MatmulSpec, predict_codes
+    from lastbit.schedule_remarks import remarks
 
     if file_out is None and expect is None:
         raise click.UsageError("nothing is asked for; give --out FILE or --expect FILE.")
+    if contract and (alpha is None or file_bias is None):
+        raise click.UsageError("--contract rounds alpha and bias at once; give --alpha and --bias.")
     if file_out is not None:
         require_folder(file_out)
     m, k, n = shape
@@ -141,15 +150,27 @@ def matmul(
     spec.tape(m, k, n)  # what is wrong with it is said before files are read
     output = spec.output.format
     seen = None if expect is None else read_tensor(expect, output, (m, n), "the expected output")
-    a, b = _operands(spec, shape, (file_a, file_b), seed, draw)
+    if not quiet:
+        for remark in remarks(spec.bound(m, k, n), k):
+            click.echo(f"note: {remark}", err=True)
     bias = None if file_bias is None else read_tensor(file_bias, F32, (n,), "the bias")
+    spec.epilogue(None)
     progress = None if quiet or not sys.stderr.isatty() else _show_progress
-    codes = predict_codes(spec, a, b, bias, threads, device, progress)
+    with room(f"a product {list(shape)}", _drawn_bytes(shape, (file_a, file_b), output)):
+        a, b = _operands(spec, shape, (file_a, file_b), seed, draw)
+        codes = predict_codes(spec, a, b, bias, threads, device, progress)
     if file_out is not None:
         write_bytes_atomically(file_out, codes.reshape(-1).view("u1").data)
         if not quiet:
             click.echo(f"{file_out}: {codes.size:,} outputs of {output.short}, row by row")
     return 0 if seen is None else _compare(codes, seen, output, expect or "", quiet)
+
+
+def _drawn_bytes(shape: Shape, files: tuple[str | None, str | None], output: Format) -> int:
+    """Return the bytes that operands without a file, and the outputs, take at least."""
+    m, k, n = shape
+    drawn = sum(size for path, size in zip(files, (m * k, k * n), strict=True) if path is None)
+    return drawn * 8 + m * n * (output.container // 8)  # draws are binary64 at first
 
 
 def _operands(
@@ -179,14 +200,9 @@ def _operands(
 
 def read_tensor(path: str, fmt: Format, shape: tuple[int, ...], of: str) -> Codes:
     """Return the codes of a tensor of a file, which may be named: FILE:NAME."""
-    from pathlib import Path
-
     from lastbit.inference.files import tensor_in
 
-    name = of.strip("`")
-    if not Path(path).exists() and ":" in path:
-        path, _, name = path.rpartition(":")
-    return tensor_in(path, name, fmt, shape, of)
+    return tensor_in(path, of.strip("`"), fmt, shape, of, choose=True)
 
 
 def _compare(codes: Codes, seen: Codes, fmt: Format, path: str, quiet: bool) -> int:
