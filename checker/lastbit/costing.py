@@ -16,10 +16,11 @@ from typing import TypeVar
 from lastbit.cost.apart import shown
 from lastbit.cost.devices import Device
 from lastbit.cost.kernels import CycleError
+from lastbit.cost.layout import tile_of
 from lastbit.cost.placement import Placement, Tile
 from lastbit.cost.residence import Block, Occupancy, occupancy
 from lastbit.cost.traffic import KernelCost, cost_of_program
-from lastbit.cost.units import more, size, time
+from lastbit.cost.units import more, size, times_of
 from lastbit.cost.whole import Whole
 from lastbit.definitions import Definitions, reads
 from lastbit.plan_model import Launch, Plan, Transform
@@ -142,8 +143,13 @@ def placement_of(plan: Plan) -> Placement:
 
 
 def _is_tiled(whole: Whole, names: Sequence[str]) -> bool:
-    """Return whether it is said in which tiles the kernels of some values work."""
-    return all(cost.kernel.tile.cuts for cost in whole.launches(names))
+    """Return whether it is said in which tiles the kernels of some values work.
+
+    A launch that adds partial sums has no tile; that of its kernel is the tile of the pieces.
+    """
+    if all(cost.kernel.tile.cuts for cost in whole.launches(names)):
+        return True
+    return all(tile_of(whole.program, whole.placement, name).cuts for name in names)
 
 
 def inherited(program: Definitions, edits: Edits, placement: Placement) -> Placement:
@@ -372,11 +378,12 @@ def _split(device: Device, left: Sequence[KernelCost], right: Sequence[KernelCos
     what = "its partial sums" if extra <= partials else "its partial sums and what is read again"
     launches = sum(c.launches for c in right) - sum(c.launches for c in left)
     passes = f" and {launches} launch{'' if launches == 1 else 'es'}" if launches > 0 else ""
-    change = f"{size(extra)}{passes}: {time(times[0])} -> {time(times[1])}"
+    change = f"{size(extra)}{passes}: {times_of(*times)}"
     where = f"the {device.sms} SMs of {device.name}"
     if busy[0] == device.sms:
         return f"{blocks[0]} blocks keep {where} busy without it; {what} add {change}"
-    text = f"{blocks[1]} blocks instead of {blocks[0]} on {where} save less than {what}"
+    less = "no more" if times[0] == times[1] else "less"
+    text = f"{blocks[1]} blocks instead of {blocks[0]} on {where} save {less} than {what}"
     return f"{text} cost, {change}"
 
 

@@ -259,11 +259,16 @@ columns = "all"
 """
 
 
-def test_what_is_stored_on_the_way_is_not_computed_for_that_again(tmp_path: Path) -> None:
-    text = PER_ROW + transform("tile-output", "q", "rows = 1", "columns = 100")
+@pytest.mark.parametrize(("depth", "again"), [("", 0), ("depth = 500\n", 400_000)])
+def test_what_is_stored_on_the_way_is_not_computed_for_that_again(
+    tmp_path: Path, depth: str, again: int
+) -> None:
+    text = PER_ROW + depth + transform("tile-output", "q", "rows = 1", "columns = 100")
     cost, _ = account(tmp_path, text)
-    # Ten tiles read the row for its maximum, each its part for the codes; scales and codes.
-    assert cost.bytes == (400_000 + 800 + 200_000, 10 * 400_000 + 400_000 + 800 + 200_000)
+    # Ten tiles read the row for its maximum; its part for the codes is there, unless half of the
+    # row has gone by; scales and codes.
+    written = 800 + 200_000
+    assert cost.bytes == (400_000 + again + written, 10 * 400_000 + again + written)
 
 
 def test_a_maximum_over_all_tiles_has_a_launch_of_its_own(tmp_path: Path) -> None:

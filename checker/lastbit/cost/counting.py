@@ -16,7 +16,7 @@ from math import ceil, prod
 from typing import NamedTuple
 
 from lastbit.cost.placement import Tile
-from lastbit.cost.reading import Digit, Indices, Limit, Loop, Need
+from lastbit.cost.reading import Digit, Index, Indices, Limit, Loop, Need
 from lastbit.graph import Shape
 
 Range = tuple[int, int]
@@ -96,6 +96,8 @@ def _place(need: _Way, sizes: tuple[int | None, int | None, int | None]) -> Plac
         key.append((far, step, first % step))
         box.append((first // step, first // step + count))
         block *= count
+    # What no loop of a reduction cuts stays for all turns of the sum around it.
+    stays = not any(loop.place > 0 for loop in cut if loop in used and cut[loop] < loop.length)
     for loop in sorted(cut):
         size, digits = cut[loop], tuple(sorted(set(used.get(loop, ()))))
         tiled = loop.place < 0 or loop in need.outer
@@ -108,7 +110,7 @@ def _place(need: _Way, sizes: tuple[int | None, int | None, int | None]) -> Plac
                 key.append(loop)
                 box.append((low, high))
                 block *= min(size, high - low)
-            elif tiled:
+            elif tiled and not (loop.place > 0 and stays):
                 key.append((loop, "tiles"))
                 box.append((low // size, ceil(high / size)))
         else:
@@ -117,6 +119,45 @@ def _place(need: _Way, sizes: tuple[int | None, int | None, int | None]) -> Plac
             times *= count
             block *= most if tiled else _pairs(loop, size, digits, tuple(bounds))[1]
     return Place(tuple(key), tuple(box), times, block)
+
+
+def uncovered(needs: Iterable[Need], tile: Tile) -> list[Need]:
+    """Return the needs of one operand, without those that a row which a block holds covers.
+
+    A tile that reads all of an axis at once for a reduction has its own columns of it too.
+    """
+    ways = list(needs)
+    if len(ways) < 2:
+        return ways
+    wide = [way for way in ways if any(loop.place > 0 for loop in way.loops)]
+    return [way for way in ways if not any(_covers(other, way, tile) for other in wide)]
+
+
+def _covers(wide: Need, need: Need, tile: Tile) -> bool:
+    if wide.result != need.result or wide.outer != need.outer or not wide.limits <= need.limits:
+        return False
+    found = False
+    for size, ours, theirs in zip(need.shape, need.indices, wide.indices, strict=True):
+        if ours == theirs:
+            continue
+        own, other = _all_of(ours, size), _all_of(theirs, size)
+        if own is None or other is None or own.place > 0 or other.place < 0:
+            return False
+        if other not in wide.whole and extent(other, tile) < other.length:
+            return False
+        if any(limit[0].loop == other for limit in wide.limits):
+            return False
+        found = True
+    return found
+
+
+def _all_of(index: Index, size: int) -> Loop | None:
+    """Return the loop that runs along all of an axis, position by position."""
+    if index.loose or index.start or len(index.terms) != 1:
+        return None
+    factor, digit = index.terms[0]
+    whole = factor == digit.stride == 1 and digit.size == digit.loop.length == size
+    return digit.loop if whole else None
 
 
 def total(places: Iterable[Place]) -> int:

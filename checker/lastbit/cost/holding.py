@@ -1,18 +1,19 @@
 """What a block of threads holds while it computes its tile.
 
-It holds the blocks of the operands of each sum that it adds up, once for each buffer, for as long
-as that sum runs; the running sums; and an operand that a reduction reads and that is needed again
-afterwards. A sum in the terms of another sum runs while the other one does.
+It holds the blocks of the operands of each sum or extreme, once for each buffer, for as long as it
+runs; the running sums; and an operand that an extreme reads and that is needed again afterwards. A
+reduction in the terms of another one runs while the other one does. A running extreme is one number
+of an element and lies in a register.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from lastbit.cost.attention import Blockwise, blockwise, state_bytes
-from lastbit.cost.counting import Place, place, total
+from lastbit.cost.counting import place, total, uncovered
 from lastbit.cost.placement import ALL, Tile
 from lastbit.cost.reading import Index, Loop, Need, needs_of
 from lastbit.cost.running import running_bytes
@@ -77,17 +78,20 @@ def held(roots: Iterable[Node], tile: Tile) -> Held:
 
 def loads(needs: Iterable[Need], tile: Tile) -> dict[str, int]:
     """Return the elements that all tiles load, by operand."""
-    found: dict[str, list[Place]] = {}
+    found: dict[str, list[Need]] = {}
     for need in needs:
         if isinstance(need.node, Input):
-            found.setdefault(need.node.name, []).append(place(need, tile))
-    return {name: total(places) for name, places in found.items()}
+            found.setdefault(need.node.name, []).append(need)
+    return {
+        name: total(place(need, tile) for need in uncovered(ways, tile))
+        for name, ways in found.items()
+    }
 
 
 def _known(needs: Iterable[Need], tile: Tile) -> bool:
     loops = {loop for need in needs for loop in (*need.result, *need.loops) if loop.length > 1}
     open_ = {-1: tile.columns is None, -2: tile.rows is None}
-    return not any(open_.get(loop.place, loop.sums and tile.depth is None) for loop in loops)
+    return not any(open_.get(loop.place, loop.place > 0 and tile.depth is None) for loop in loops)
 
 
 def _of_blocks(blocks: Blockwise, needs: Sequence[Need], tile: Tile, known: bool) -> Held:
@@ -128,40 +132,43 @@ def _result(need: Need, tile: Tile) -> int:
 
 
 def _operands(needs: Iterable[Need], tile: Tile) -> int:
-    """Return the bytes of operands: those of the sums that need most, and those needed again."""
+    """Return the bytes of operands: those of the reductions that need most, and those kept."""
     clusters = _Clusters()
-    by_sum: dict[tuple[str, object], tuple[Loop, int]] = {}
-    again: dict[tuple[str, object], tuple[set[frozenset[Loop]], int]] = {}
+    loaded: dict[tuple[str, object], tuple[Loop, int]] = {}
+    again: dict[tuple[str, tuple[object, object]], tuple[set[frozenset[Loop]], int]] = {}
+    in_sums: set[str] = set()
     for need in needs:
         around = {*need.loops, *need.outer} - need.whole
-        clusters.join([loop for loop in around if loop.sums])
+        clusters.join([loop for loop in around if loop.place > 0])
         if not isinstance(need.node, Input):
             continue
         found = place(need, tile)
         size = bytes_of(found.block, need.node.format)
         reductions = frozenset(loop for loop in need.loops if loop.place > 0)
-        sums = sorted(loop for loop in reductions if loop.sums)
-        if sums:
+        if reductions:
             key = (need.node.name, found.key)
-            by_sum[key] = (sums[0], max(size, by_sum.get(key, (None, 0))[1]))
+            first = min(reductions, key=lambda loop: (not loop.sums, loop))
+            loaded[key] = (first, max(size, loaded.get(key, (None, 0))[1]))
+        if any(loop.sums for loop in reductions):
+            in_sums.add(need.node.name)
         place_ = (need.node.name, (found.key, found.box))
         stages, most = again.setdefault(place_, (set(), 0))
         again[place_] = (stages | {reductions}, max(size, most))
-    totals: dict[Loop, int] = {}
-    for loop, size in by_sum.values():
-        first = clusters.first(loop)
-        totals[first] = totals.get(first, 0) + size
-    in_sums = {name for name, _ in by_sum}
-    kept = sum(
-        size
-        for (name, _), (stages, size) in again.items()
+    kept = {
+        (name, key): size
+        for (name, (key, _)), (stages, size) in again.items()
         if len(stages) > 1 and name not in in_sums
-    )
-    return max(totals.values(), default=0) * tile.buffers + kept
+    }
+    totals: dict[Loop, int] = {}
+    for operand, (loop, size) in loaded.items():
+        if operand not in kept:
+            first = clusters.first(loop)
+            totals[first] = totals.get(first, 0) + size
+    return max(totals.values(), default=0) * tile.buffers + sum(kept.values())
 
 
 class _Clusters:
-    """Loops of sums that run at the same time."""
+    """Loops of reductions that run at the same time."""
 
     def __init__(self) -> None:
         self._next: dict[Loop, Loop] = {}
@@ -178,6 +185,7 @@ class _Clusters:
 
 def _accumulators(roots: list[Node], needs: Iterable[Need], tile: Tile) -> int:
     """Return the bytes of the running sums at the moment when there are most."""
+    needs = list(needs)
     sizes: dict[bytes, int] = {}
     running: dict[bytes, int] = {}
     inside: dict[bytes, set[Loop]] = {}
@@ -201,6 +209,8 @@ def _accumulators(roots: list[Node], needs: Iterable[Need], tile: Tile) -> int:
         sizes[node.key] = max(size, sizes.get(node.key, 0))
     if not inside:
         return 0
+    for key in _anew(needs, tile):
+        sizes.pop(key, None)
     order, last = _lives(roots)
     most = now = 0
     ends: list[tuple[float, int]] = []  # of what is alive: the turn of its last reader, its size
@@ -214,6 +224,21 @@ def _accumulators(roots: list[Node], needs: Iterable[Need], tile: Tile) -> int:
             heappush(ends, (last[key], sizes[key]))
             now += sizes[key]
     return most
+
+
+def _anew(needs: Iterable[Need], tile: Tile) -> Iterator[bytes]:
+    """Yield the maps that are computed anew in each stage, since not all of them is there at once.
+
+    What passes by a few terms at a time is gone when the next stage needs it; so nothing of it is
+    held in between.
+    """
+    found: dict[bytes, list[Need]] = {}
+    for need in needs:
+        if isinstance(need.node, Map):
+            found.setdefault(need.node.key, []).append(need)
+    for key, ways in found.items():
+        if len(ways) > 1 and len({place(w, tile)[:2] for w in uncovered(ways, tile)}) > 1:
+            yield key
 
 
 def _lives(roots: list[Node]) -> tuple[dict[bytes, float], dict[bytes, float]]:

@@ -92,6 +92,10 @@ class _Joining:
             own = self.readers[value]
             other = [name for name in self.program.consumers(value) if name not in own]
             elsewhere = value in self.program.outputs or any(name in self.live for name in other)
+            if joined := self._followed(value, own):
+                together.append(frozenset(joined))
+                self.groups = groups_of(together)
+                continue
             sums = self.has_sum(value)
             if not elsewhere and (not sums or len(own) < 2):
                 continue
@@ -113,6 +117,25 @@ class _Joining:
                 self.groups = groups_of(together)
         inside = self.given.inside - dropped
         return replace(self.given, together=tuple(together), inside=inside)
+
+    def _followed(self, value: str, own: Iterable[str]) -> set[str]:
+        """Return the kernel of a value with its readers, if they go on element by element in it.
+
+        Empty where a value has no kernel with others, or no reader can be computed there.
+        """
+        kernel = set(self.groups.get(value, ()))
+        if len(kernel) < 2:
+            return set()
+        size, before = prod(self.program.nodes[value].shape), set(kernel)
+        for reader in own:
+            path = [reader]
+            while path[-1] in self.readers:
+                path.append(self.readers[path[-1]][0])
+            nodes = [self.program.nodes[name] for name in path]
+            along = all(prod(node.shape) == size and not _reduces(node) for node in nodes)
+            if along and self._may_join({*kernel, path[-1]}):
+                kernel.add(path[-1])
+        return kernel - before and kernel
 
     @property
     def live(self) -> set[str]:
@@ -185,7 +208,7 @@ class _Splitting:
     def _apply(self, name: str, found: Apart) -> None:
         program, placement = self.program, self.placement
         groups = groups_of(placement.together)
-        tile = _tile_of(program, placement, groups, name)
+        tile = tile_of(program, placement, name)
         first, *others = found.new
         after = self._after(name, groups)
         merge = {*others} or {name}
@@ -268,10 +291,9 @@ def _ordered(program: Definitions, name: str, new: Iterable[str]) -> Definitions
     return replace(program, nodes=nodes)
 
 
-def _tile_of(
-    program: Definitions, placement: Placement, groups: Mapping[str, set[str]], name: str
-) -> Tile:
-    """Return the tile of the kernel that computes a value."""
+def tile_of(program: Definitions, placement: Placement, name: str) -> Tile:
+    """Return the tile of the kernel that computes a value, before its sums are taken apart."""
+    groups = groups_of(placement.together)
     inside = dict(sorted(placement.inside, reverse=True))
     seen = {name}
     while name not in groups and name in inside and inside[name] not in seen:

@@ -163,10 +163,11 @@ def seams_of(alone: Mapping[str, Kernel]) -> list[tuple[str, str]]:
     """
     out = []
     readers: dict[str, list[str]] = {}
+    waits = _waits(alone)
     for name, kernel in alone.items():
         has_sum = any(is_sum(need.node) for need in kernel.needs)
         for read in kernel.reads:
-            if read in alone and not (is_partial(read) or alone[read].adding):
+            if read in alone and (read, name) not in waits:
                 out.append((read, name))
             if has_sum:
                 readers.setdefault(read, []).append(name)
@@ -175,13 +176,24 @@ def seams_of(alone: Mapping[str, Kernel]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(out))
 
 
+def _waits(alone: Mapping[str, Kernel]) -> set[tuple[str, str]]:
+    """Return the pairs (value, reader) of which the reader waits for all blocks of the other."""
+    return {
+        (read, name)
+        for name, kernel in alone.items()
+        for read in kernel.reads
+        if read in alone and (is_partial(read) or alone[read].adding)
+    }
+
+
 def _partitions(
     alone: Mapping[str, Kernel], seams: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[Group, ...]]:
-    """Yield the partitions in which no two kernels wait for each other, each once."""
+    """Yield the partitions in which no kernel waits for itself or for one that waits for it."""
     values = list(alone)
     number = {name: i for i, name in enumerate(values)}
     below = [[number[r] for r in kernel.reads if r in number] for kernel in alone.values()]
+    waits = [(number[read], number[name]) for read, name in _waits(alone)]
     seen: set[tuple[int, ...]] = set()
     for closed in product((False, True), repeat=len(seams)):
         home = list(range(len(values)))  # of each value, the first one in its group
@@ -194,6 +206,8 @@ def _partitions(
         if key in seen:
             continue
         seen.add(key)
+        if any(home[read] == home[name] for read, name in waits):
+            continue
         order = _order(home, below)
         if order is not None:
             groups: dict[int, set[str]] = {first: set() for first in order}

@@ -22,7 +22,7 @@ from fractions import Fraction
 from math import prod
 
 from lastbit.cost.apart import is_partial, one_piece
-from lastbit.cost.counting import place, total
+from lastbit.cost.counting import place, total, uncovered
 from lastbit.cost.holding import Held, held
 from lastbit.cost.kernels import Kernel, kernels_of
 from lastbit.cost.layout import laid_out
@@ -199,7 +199,7 @@ def kernel_cost(program: Definitions, kernel: Kernel, needed: Container[str]) ->
     for name, needs in found.items():
         leaf = needs[0].node
         assert isinstance(leaf, Input)
-        elements = total(place(need, kernel.tile) for need in needs)
+        elements = total(place(need, kernel.tile) for need in uncovered(needs, kernel.tile))
         if not kernel.tile.cuts:
             elements = min(elements, prod(leaf.shape))  # where needs take in too many
         read[name] = bytes_of(elements, leaf.format)

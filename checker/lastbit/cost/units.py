@@ -29,7 +29,16 @@ def more(before: int, after: int) -> str:
     return f"+{100 * (after - before) / before:.3g} %" if before else "from nothing"
 
 
-def time(seconds: Fraction) -> str:
-    """Write a time in microseconds."""
+def time(seconds: Fraction, digits: int = 3) -> str:
+    """Write a time in microseconds with so many digits, and all of those before the point."""
     micro = float(seconds * 10**6)
-    return f"{micro:.0f} us" if micro >= 100 else f"{micro:.3g} us"
+    return f"{micro:.0f} us" if micro >= 10 ** (digits - 1) else f"{micro:.{digits}g} us"
+
+
+def times_of(before: Fraction, after: Fraction) -> str:
+    """Write two times, with the digits in which they differ."""
+    if before == after:
+        return f"{time(before)} on both sides"
+    pairs = ((time(before, digits), time(after, digits)) for digits in range(3, 17))
+    one, two = next((pair for pair in pairs if pair[0] != pair[1]), (time(before), time(after)))
+    return f"{one} -> {two}"

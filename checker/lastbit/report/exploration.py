@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lastbit.cost.apart import shown
+from lastbit.cost.apart import is_partial, shown
 from lastbit.cost.kernels import Kernel
 from lastbit.cost.placement import ALL, Tile
 from lastbit.cost.search import Choice
@@ -70,11 +70,17 @@ def _start(found: Exploration) -> Iterator[str]:
     for text in found.too_large:
         yield f"  no room: {text}"
     for cost in start.kernels:
-        names = ", ".join(shown(name) for name in cost.kernel.values)
         if text := undecided(cost):
             yield f"  {text}"
         elif not cost.kernel.tile.cuts and _reduces(cost.kernel):
-            yield f"  {names} has no tile, and is counted as if it read each operand once"
+            yield f"  {_untiled(cost.kernel)}, and is counted as if it read each operand once"
+
+
+def _untiled(kernel: Kernel) -> str:
+    """Say which launch has no tile: of a kernel with one, that which adds its partial sums."""
+    names = ", ".join(shown(name) for name in kernel.values)
+    partials = ", ".join(shown(name) for name in kernel.reads if is_partial(name))
+    return f"the launch that adds {partials} has no tile" if partials else f"{names} has no tile"
 
 
 def _reduces(kernel: Kernel) -> bool:
