@@ -10,6 +10,7 @@ from lastbit.errors import InputError
 from lastbit.formats import FORMATS
 from lastbit.inference.arrays import NUMPY, TORCH, canonical_codes, codes_of, native, plain_array
 from lastbit.inference.files import tensor_in, write_tensors
+from lastbit.inference.room import room
 from lastbit.round_array import code_type
 
 BF16 = FORMATS["bf16"]
@@ -96,10 +97,14 @@ def test_what_was_written_is_read(tmp_path):
     ("header", "message"),
     [
         ([1], "its header is no object"),
+        (b"{nonsense", "cannot be read: its header is no JSON"),
         ({"x": {"dtype": "F32"}}, "the entry of 'x' has another form, or a type unknown here"),
         ({"x": entry("C64", [1], 8)}, "the entry of 'x' has another form, or a type unknown"),
         ({"y": entry("F32", [1], 4), "z": entry("F32", [1], 4)}, "has no tensor 'x'. Allowed: y"),
         ({"x": entry("F32", [2], 8)}, r"`x` has the shape \[2\], not \[3\]"),
+        ({"x": entry("F32", [50], 200)}, "'x' is cut off: it ends at byte 200 of 64"),
+        ({"x": entry("F32", [2], 16)}, r"'x' has 16 bytes, which is not f32\[2\]"),
+        ({}, "holds no tensors"),
     ],
 )
 def test_a_file_that_holds_something_else_is_refused(tmp_path, header, message):
@@ -134,3 +139,79 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
     codes = np.zeros(2, np.uint16)
     with pytest.raises(InputError, match="cannot be written"):
         write_tensors(str(tmp_path / "missing" / "a.npz"), {"x": (codes, BF16)})
+
+
+def written(path, **tensors):
+    np.savez(path, **tensors)
+    return path.read_bytes()
+
+
+def test_a_file_that_is_cut_off_or_damaged_is_refused_wherever_it_ends(tmp_path):
+    path = tmp_path / "a.npz"
+    content = written(path, x=np.ones(40, np.float32), y=np.ones(4, np.float32))
+    for size in range(0, len(content), 7):
+        path.write_bytes(content[:size])
+        with pytest.raises(InputError, match=r"a\.npz: cannot be read: it is (no|cut off)"):
+            tensor_in(str(path), "x", FORMATS["f32"], (40,), "`x`")
+    middle = content.index(b"\x00\x00\x80\x3f")  # a one: its check sum is another then
+    path.write_bytes(content[:middle] + b"\x01" + content[middle + 1 :])
+    with pytest.raises(InputError, match=r"a\.npz: cannot be read: it is cut off or damaged \(Bad"):
+        tensor_in(str(path), "x", FORMATS["f32"], (40,), "`x`")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.npz", b"garbage", "cannot be read: it is no .npz file."),
+        ("a.npy", b"garbage", "cannot be read: it is no .npy file."),
+        ("a.safetensors", b"\xff\0\0\0\0\0\0\0{}", "its header is cut off, after 2 of 255 bytes."),
+        ("a.npz", b"PK\x05\x06" + bytes(18), "holds no tensors."),
+        (
+            "a.npy",
+            b"\x93NUMPY\x01\x00v\x00"
+            + b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999,), }".ljust(118),
+            "cannot be read: ",
+        ),
+    ],
+)
+def test_what_is_no_tensor_file_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError) as error:
+        tensor_in(str(tmp_path / name), "x", BF16, (1,), "`x`")
+    assert message in str(error.value)
+
+
+def test_objects_are_no_numbers_and_stay_packed(tmp_path):
+    array = np.array([{"a": 1}], object)
+    np.savez(tmp_path / "a.npz", x=array)
+    np.save(tmp_path / "a.npy", array)
+    for name in ("a.npz", "a.npy"):
+        with pytest.raises(
+            InputError, match="cannot be read: its elements are objects, no numbers"
+        ):
+            tensor_in(str(tmp_path / name), "x", BF16, (1,), "`x`")
+
+
+def test_a_tensor_of_several_is_named_behind_a_colon(tmp_path):
+    path = str(tmp_path / "a.npz")
+    written(tmp_path / "a.npz", one=np.ones(2, np.float32), two=np.full(2, 2, np.float32))
+    assert tensor_in(f"{path}:two", "a", BF16, (2,), "`a`", choose=True).tolist() == [0x4000] * 2
+    with pytest.raises(InputError) as error:
+        tensor_in(path, "a", BF16, (2,), "`a`", choose=True)
+    assert str(error.value) == f"{path}: has no tensor 'a'. Allowed: one, two. Write {path}:NAME."
+    with pytest.raises(InputError, match=r"has no tensor 'tow'\. Did you mean 'two'"):
+        tensor_in(f"{path}:tow", "a", BF16, (2,), "`a`", choose=True)
+    written(tmp_path / "b.npz", one=np.ones(2, np.float32))  # the wrong name of a single one, too
+    with pytest.raises(InputError, match="has no tensor 'two'"):
+        tensor_in(f"{tmp_path / 'b.npz'}:two", "a", BF16, (2,), "`a`", choose=True)
+
+
+def test_a_product_that_memory_does_not_hold_is_refused():
+    with pytest.raises(InputError) as error, room("a product", 1 << 60):
+        raise AssertionError
+    assert str(error.value) == "a product needs more memory than there is. Give smaller sizes."
+    with (
+        pytest.raises(InputError, match="a product needs more memory than there is"),
+        room("a product"),
+    ):
+        np.empty(1 << 60, np.uint8)

@@ -249,3 +249,29 @@ def test_raw_files_will_do(tmp_path, capsys, h200):
         arguments += [option, str(tmp_path / f"{part}.raw")]
     assert run([*arguments, "--write-inputs", str(tmp_path / "in.npz")]) == 0
     assert capsys.readouterr().out.endswith("seed 0; there are no inputs to write\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("in.txt", "in.txt: is no .npz file. Write --write-inputs inputs.npz."),
+        ("missing/in.npz", "missing/in.npz: cannot be written: No such file or directory."),
+    ],
+)
+def test_where_inputs_cannot_be_written_is_said_before_the_search(capsys, path, message):
+    arguments = ["infer", "matmul", "--as", "bf16", "--shape", "64,64,64", "--write-inputs", path]
+    for option, part in (("--a", "a"), ("--b", "b"), ("--observed", "c")):
+        arguments += [option, f"{H200}:bf16_K64_n_{part}"]
+    assert run(arguments) == 2
+    assert capsys.readouterr().err == f"{message}\n"
+
+
+def test_that_there_is_nothing_to_write_is_said_beside_json(capsys, tmp_path):
+    arguments = ["infer", "matmul", "--machine", "hopper", "--as", "bf16", "--shape", "64,64,64"]
+    for option, part in (("--a", "a"), ("--b", "b"), ("--observed", "c")):
+        arguments += [option, f"{H200}:bf16_K64_n_{part}"]
+    path = tmp_path / "in.npz"
+    assert run([*arguments, "--write-inputs", str(path), "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["status"] == "found"
+    assert (err, path.exists()) == (f"{path}: there are no inputs to write\n", False)

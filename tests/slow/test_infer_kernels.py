@@ -112,7 +112,9 @@ def test_the_schedule_of_a_matrix_unit_is_found_where_a_machine_is_named():
     specs = {"x": lastbit.bf16(8, 320), "w": lastbit.bf16(320, 32)}  # pieces of 192 and 128
     r = lastbit.infer(product, kernel, machine="hopper", depth=1, **specs)
     assert r.found, r
-    assert r.variants[0].changes[0].parameters["schedule"] == schedule
+    ways = [r.variants[0].changes, *r.variants[0].same]
+    # The first of its two pieces has 192 terms, so a promotion every 192 is the same tree.
+    assert schedule in {change.parameters["schedule"] for (change,) in ways}
 
 
 def test_torch_rounds_a_norm_once():

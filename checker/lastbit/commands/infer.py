@@ -47,8 +47,9 @@ apart. The files are run.
     lastbit infer norm.py:reference --data in.npz --observed out.npz
     lastbit infer matmul --help                               # products, from files
 
-Arrays are torch's where the kernel's file imports torch as `torch`, else numpy's; --arrays says
-otherwise. Functions such as exp are taken as correctly rounded. Where the kernel's library computes
+Arrays are torch's where the kernel names torch, or its file imports torch and the kernel names no
+numpy; else numpy's; --arrays says otherwise. `found` means told apart from every variant that was
+tried. Functions such as exp are taken as correctly rounded. Where the kernel's library computes
 them within N ulp of a format, say so: --ulp 2 --as f32. There is no allowance otherwise.
 """
 
@@ -56,7 +57,9 @@ MATMUL_HELP = """Say by which schedule a matrix product was summed.
 
 A, B and the product are raw files of codes, row by row (.npy, .npz and .safetensors too; FILE:NAME
 names a tensor of several). Chains of a matrix unit, promotion, split-K of all kinds and lanes are
-tried on a few outputs, then on all; the plainest that gives all bits is printed, or the nearest.
+tried on a few outputs, then on all. `found` says that every other schedule that is searched differs
+on these operands, or is the same tree; where several give all bits, operands are offered that tell
+them apart. Else the nearest are printed. With both --alpha and --bias, one rounding is tried too.
 
 \b
     lastbit infer matmul --machine hopper --as bf16 --shape 64,1024,64 \\
@@ -197,11 +200,14 @@ def functions(
     quiet: bool,
 ) -> int:
     """Infer, print the report, write inputs, and return the exit code."""
+    from lastbit.inference.files import require_writable
     from lastbit.inference.finding import drawn_inputs, infer
     from lastbit.tracing.targets import load_targets
 
     if kernel is not None and observed is not None:
         raise click.UsageError("KERNEL and --observed exclude each other.")
+    if file_inputs is not None:
+        require_writable(file_inputs)
     texts = [text for text in (reference, kernel) if text is not None and not _in_plan(text)]
     loaded = dict(zip(texts, load_targets(*texts), strict=True))
     first = loaded.get(reference, reference)
@@ -280,36 +286,43 @@ def matmul(
     """Infer, print the report, write inputs, and return the exit code."""
     from lastbit.commands.predict import read_tensor
     from lastbit.formats import F32, format_of
+    from lastbit.inference.files import require_writable
     from lastbit.inference.products import infer_matmul
+    from lastbit.inference.room import room
 
+    if file_inputs is not None:
+        require_writable(file_inputs)
     m, k, n = shape
     left, right = (format_of(name) for name in formats)
     a = read_tensor(file_a, left, (m, k), "`a`")
     stored = read_tensor(file_b, right, (n, k) if transposed_b else (k, n), "`b`")
     seen = read_tensor(observed, format_of(out_as or acc), (m, n), "the observed product")
     bias = None if file_bias is None else read_tensor(file_bias, F32, (n,), "the bias")
-    result = infer_matmul(
-        a,
-        stored.T if transposed_b else stored,
-        seen,
-        formats,
-        machine=machines or None,
-        out=out_as,
-        acc=acc,
-        alpha=alpha,
-        bias=bias,
-        units_only=units_only,
-        seed=seed,
-        device=device,
-        progress=_progress(quiet),
-        name=observed,
-    )
+    with room(f"a product {list(shape)}"):
+        result = infer_matmul(
+            a,
+            stored.T if transposed_b else stored,
+            seen,
+            formats,
+            machine=machines or None,
+            out=out_as,
+            acc=acc,
+            alpha=alpha,
+            bias=bias,
+            units_only=units_only,
+            seed=seed,
+            device=device,
+            progress=_progress(quiet),
+            name=observed,
+        )
     return _give(result, shown, file_inputs, quiet)
 
 
 def _give(result: Inferred, shown: str, file_inputs: str | None, quiet: bool) -> int:
     if file_inputs is not None and result.inputs:
         _write(file_inputs, result.inputs, result.formats, quiet=True)
+    elif file_inputs is not None and shown != "text":
+        click.echo(f"{file_inputs}: there are no inputs to write", err=True)
     text = result.render(shown)
     if shown == "text":
         if file_inputs is not None:

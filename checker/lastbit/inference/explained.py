@@ -10,18 +10,18 @@ import numpy as np
 from lastbit.change import Change as Claim
 from lastbit.formats import Format, bits_text, decode
 from lastbit.inference import records
+from lastbit.inference.agreement import Agreement
 from lastbit.inference.kernel import Arrays
 from lastbit.inference.moves import FINISH
 from lastbit.inference.records import Change, Explained, Failure
 from lastbit.inference.reference import Reference
-from lastbit.inference.running import Agreement, Runner
+from lastbit.inference.running import Runner
 from lastbit.inference.separate import Apart, Group
+from lastbit.inference.tried import GENERAL
 from lastbit.inference.variants import Variant
 from lastbit.round_array import decode_array
 
 CLAIMS = tuple(Claim)
-# Rules that say in a roundabout way what plainer ones say too.
-GENERAL = frozenset(("DET602", "FUS117", "FUS119", "FUS124", "FUS126", "RED265"))
 
 
 def plainness(variant: Variant) -> tuple[int, ...]:
@@ -52,6 +52,8 @@ class Explainer:
         for data in self.runner.data:
             size = sum(codes.size for codes in data.outputs.values())
             out[data.name] = out.get(data.name, 0) + size
+        for name, size in self.runner.seen.items():
+            out[name] = out.get(name, 0) + size
         return out
 
     def _changes(self, variant: Variant) -> tuple[Change, ...]:

@@ -8,15 +8,19 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lastbit.errors import InputError, Place, Problem, did_you_mean
-from lastbit.files import write_bytes_atomically
+from lastbit.files import require_folder, write_bytes_atomically
 from lastbit.formats import FORMATS, Format
 from lastbit.inference.arrays import NATIVE, NUMPY, codes_of, numpy_type
 from lastbit.round_array import Codes, code_type
@@ -38,6 +42,17 @@ SAFETENSORS: Final = {
     "U32": "uint32",
 }
 MOST_HEADER: Final = 1 << 26
+NPY: Final = b"\x93NUMPY"  # how the files begin
+ZIP: Final = b"PK\x03\x04"
+EMPTY_ZIP: Final = b"PK\x05\x06"
+UNREADABLE: Final = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    SyntaxError,  # a header of .npy
+    RuntimeError,  # a member that is encrypted, or compressed in a way that Python lacks
+)
 
 
 def read_tensors(path: str) -> Found | NDArray[Any]:
@@ -52,19 +67,54 @@ def read_tensors(path: str) -> Found | NDArray[Any]:
     try:
         suffix = Path(path).suffix
         if suffix == ".npy":
-            return {"": (_checked(np.load(path, allow_pickle=False)), None)}
+            return {"": (_npy(Path(path)), None)}
         if suffix == ".npz":
-            with np.load(path, allow_pickle=False) as found:
-                return {name: (_checked(found[name]), None) for name in found.files}
+            return _npz(Path(path))
         if suffix == ".safetensors":
             return _safetensors(Path(path))
         return np.fromfile(path, np.uint8)
-    except (OSError, ValueError, EOFError) as error:
+    except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or str(error).rstrip(".")
         raise _error(path, f"cannot be read: {reason}") from None
+    except MemoryError:
+        raise _error(path, "cannot be read: it needs more memory than there is") from None
 
 
-def _checked(array: NDArray[Any]) -> NDArray[Any]:
+def _npy(path: Path) -> NDArray[Any]:
+    with path.open("rb") as stream:
+        if stream.read(len(NPY)) != NPY:
+            raise ValueError("it is no .npy file")
+        stream.seek(0)
+        return _checked(path.name, _loaded(lambda: np.load(stream, allow_pickle=False)))
+
+
+def _npz(path: Path) -> Found:
+    with path.open("rb") as stream:
+        if stream.read(len(ZIP)) not in (ZIP, EMPTY_ZIP):
+            raise ValueError("it is no .npz file")
+        stream.seek(0)
+        try:
+            with np.load(stream, allow_pickle=False) as found:
+                return {
+                    name: (_checked(name, _loaded(partial(found.__getitem__, name))), None)
+                    for name in found.files
+                }
+        except (BadZipFile, zlib.error, struct.error, EOFError) as error:
+            raise ValueError(f"it is cut off or damaged ({str(error).rstrip('.')})") from None
+
+
+def _loaded(load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except ValueError as error:
+        if "allow_pickle" in str(error):  # which is no way out here: files are data
+            raise ValueError("its elements are objects, no numbers") from None
+        raise
+
+
+def _checked(name: str, array: Any) -> NDArray[Any]:
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{name!r} is no array")
     if array.dtype.kind == "V" and array.dtype.itemsize in (1, 2):  # what ml_dtypes saves as
         return array.view(np.dtype(f"u{array.dtype.itemsize}"))
     if array.dtype.kind not in "fiu":
@@ -77,7 +127,13 @@ def _safetensors(path: Path) -> Found:
         length = int.from_bytes(stream.read(8), "little")
         if length > MOST_HEADER:
             raise ValueError(f"its header has {length} bytes")
-        header = json.loads(stream.read(length))
+        text = stream.read(length)
+        if len(text) < length:
+            raise ValueError(f"its header is cut off, after {len(text)} of {length} bytes")
+        try:
+            header = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ValueError("its header is no JSON") from None
         content = stream.read()
     if not isinstance(header, dict):
         raise ValueError("its header is no object")
@@ -94,17 +150,24 @@ def _tensor(name: str, entry: Any, content: bytes) -> tuple[NDArray[Any], Format
         start, end = entry["data_offsets"]
         shape = tuple(int(size) for size in entry["shape"])
         part = content[start:end]
+        whole = len(part) == end - start and min(shape, default=1) >= 0
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"the entry of {name!r} has another form, or a type unknown here") from (
             None
         )
+    if not whole:
+        raise ValueError(f"{name!r} is cut off: it ends at byte {end} of {len(content)}")
     fmt = FORMATS.get(kind)
-    if fmt is not None and NUMPY[kind] not in NATIVE:
-        return np.frombuffer(part, code_type(fmt)).reshape(shape), fmt
-    return np.frombuffer(part, numpy_type(fmt) if fmt else np.dtype(kind)).reshape(shape), None
+    codes = fmt is not None and NUMPY[kind] not in NATIVE
+    element = code_type(fmt) if fmt and codes else numpy_type(fmt) if fmt else np.dtype(kind)
+    if math.prod(shape) * element.itemsize != len(part):
+        raise ValueError(f"{name!r} has {len(part)} bytes, which is not {kind}{list(shape)}")
+    return np.frombuffer(part, element).reshape(shape), fmt if codes else None
 
 
-def tensor_in(path: str, name: str, fmt: Format, shape: Sequence[int], of: str) -> Codes:
+def tensor_in(
+    path: str, name: str, fmt: Format, shape: Sequence[int], of: str, *, choose: bool = False
+) -> Codes:
     """Return one tensor of a file as codes.
 
     Args:
@@ -113,10 +176,14 @@ def tensor_in(path: str, name: str, fmt: Format, shape: Sequence[int], of: str) 
         fmt: the format wanted.
         shape: the shape wanted; one with the same sizes besides those of 1 will do.
         of: what the tensor is, for messages.
+        choose: whether `path` may name the tensor itself, as FILE:NAME.
 
     Raises:
         InputError: the file does not hold it.
     """
+    named = choose and not Path(path).exists() and ":" in path
+    if named:
+        path, _, name = path.rpartition(":")
     found = read_tensors(path)
     if isinstance(found, np.ndarray):
         kind = code_type(fmt)
@@ -128,8 +195,13 @@ def tensor_in(path: str, name: str, fmt: Format, shape: Sequence[int], of: str) 
                 "Raw files hold the codes, row by row.",
             )
         found = {"": (found.view(kind).reshape(tuple(shape)), None)}
-    if name not in found and len(found) != 1:
-        raise _error(path, f"has no tensor {name!r}", did_you_mean(name, found))
+    elif not found:
+        raise _error(path, "holds no tensors")
+    if name not in found and (named or len(found) != 1):
+        remedy = did_you_mean(name, found)
+        if choose and not named:
+            remedy += f" Write {path}:NAME."
+        raise _error(path, f"has no tensor {name!r}", remedy)
     array, held = found[name] if name in found else next(iter(found.values()))
     if _long(array.shape) != _long(shape):
         raise _error(path, f"{of} has the shape {list(array.shape)}, not {list(shape)}")
@@ -143,14 +215,24 @@ def _long(shape: Sequence[int]) -> list[int]:
     return [size for size in shape if size != 1]
 
 
+def require_writable(path: str) -> None:
+    """Refuse, before long work, a file to which tensors could not be written after it.
+
+    Raises:
+        InputError: the name is of another kind, or there is no such folder.
+    """
+    if Path(path).suffix != ".npz":
+        raise _error(path, "is no .npz file", "Write --write-inputs inputs.npz.")
+    require_folder(path)
+
+
 def write_tensors(path: str, tensors: Mapping[str, tuple[Codes, Format]]) -> None:
     """Write tensors to a `.npz` file: numbers where numpy has the format, else codes.
 
     Raises:
         InputError: the name is of another kind, or the file cannot be written.
     """
-    if Path(path).suffix != ".npz":
-        raise _error(path, "is no .npz file", "Write --write-inputs inputs.npz.")
+    require_writable(path)
     arrays = {
         name: codes.view(numpy_type(fmt)) if NUMPY.get(fmt.short) in NATIVE else codes
         for name, (codes, fmt) in tensors.items()

@@ -15,13 +15,13 @@ from typing import Any
 
 from lastbit.errors import InputError, Problem
 from lastbit.formats import format_of
-from lastbit.inference import inputs as kinds
 from lastbit.inference.allowance import Allowance
 from lastbit.inference.kernel import Arrays, Kernel, library_of
 from lastbit.inference.records import Inferred
 from lastbit.inference.reference import Reference, reference_in_plan, reference_of
 from lastbit.inference.search import DEPTH, EFFORT, Progress
 from lastbit.inference.work import Inference
+from lastbit.machines import machine_of
 from lastbit.tracing.spec import Spec
 
 
@@ -72,10 +72,15 @@ def infer(
     """
     if (kernel is None) == (observed is None):
         raise _error("one of a kernel and observed results is needed", "Give either.")
+    if machine is not None:
+        machine_of(machine)
     ref = _reference(reference, {**(inputs or {}), **specs}, sizes or {})
     called = None
     if kernel is not None:
         library = library_of(kernel, arrays)
+        if library == "numpy" and device != "cpu":
+            remedy = "Only torch's do: --arrays torch, or leave out --device."
+            raise _error(f"numpy's arrays do not lie on {device!r}", remedy)
         called = Kernel(kernel, ref.formats, ref.results, library, device)
     work = Inference(
         ref,
@@ -104,7 +109,7 @@ def drawn_inputs(
         InputError: the reference cannot be traced, or a size is missing.
     """
     ref = _reference(reference, inputs or {}, sizes or {})
-    return ref, kinds.drawn(ref.inputs, ref.plan.inputs, seed)
+    return ref, ref.drawn(seed)
 
 
 def _reference(

@@ -5,8 +5,10 @@ choice is written as a `Rewrite`, applied and judged like the rules of the catal
 
 - `step-by-step`: every operation is rounded to a format, as plain arithmetic on arrays does;
 - `add-rounding`: one operation inside a value is rounded;
-- `other-form`: a function is computed from others (`silu` as x / (1 + exp(-x)));
-- `sum-by`: a sum has an accumulator and a tree.
+- `other-form`: a function is computed from others (`silu` as x / (1 + exp(-x))), also where one of
+  its arguments is a value of its own (`d * r` with `r = rsqrt(v)` as d / sqrt(v)).
+
+Those of sums are in `sum_forms`, and those of constants in `constant_forms`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from lastbit.change import Change
-from lastbit.formats import as_exact, format_of, identical
+from lastbit.definitions import Definitions
+from lastbit.formats import as_exact, identical
 from lastbit.graph import (
     Const,
     Input,
@@ -30,10 +33,10 @@ from lastbit.graph import (
     topological,
     with_args,
 )
-from lastbit.patterns import is_map, past_views, replace, same_format
+from lastbit.patterns import is_map, is_number, past_views, replace, unrounded
 from lastbit.rounding import Rounding, round_exact
 from lastbit.rule import Edits, MismatchError, Parameter, Rewrite, Site
-from lastbit.schedule import Seq, parse_schedule
+from lastbit.schedule import Seq
 
 EXACT = frozenset(("neg", "abs", "max", "min", "relu", "select", "sign", "floor", "ceil")) | {
     "clamp",
@@ -243,6 +246,12 @@ def forms_of(node: Map) -> Iterator[tuple[str, Node]]:
                 a, b = x.xs
                 yield "(a * c) / b", apply("div", apply("mul", a, y), b)
                 yield "a * (c / b)", apply("mul", a, apply("div", y, b))
+            if is_map(y, "div") and is_number(y.args[0], 1):
+                yield "x / v", apply("div", x, y.args[1])
+    if node.fn == "div" and is_map(node.xs[1], "div"):
+        a, b = node.xs[1].args
+        yield "x * (b / a)", apply("mul", node.xs[0], apply("div", b, a))
+        yield "(x * b) / a", apply("div", apply("mul", node.xs[0], b), a)
     if node.fn == "div" and isinstance(node.xs[0], Map) and node.xs[0].fn == "mul":
         a, b = node.xs[0].xs
         yield "(a / c) * b", apply("mul", apply("div", a, node.xs[1]), b)
@@ -255,19 +264,31 @@ def forms_of(node: Map) -> Iterator[tuple[str, Node]]:
                 yield "(a + c) + b", apply("add", apply("add", a, y), b)
 
 
-def other_forms(root: Node) -> list[tuple[Map, str, Node]]:
+def other_forms(program: Definitions, name: str) -> list[tuple[Map, str, Node]]:
     """Return every function of a definition that can be computed in another way."""
-    return [
-        (node, name, new)
-        for node in topological([root])
-        if isinstance(node, Map)
-        for name, new in forms_of(node)
-        if new.key != node.key and new.shape == node.shape
-    ]
+    found = []
+    for node in topological([program.nodes[name]]):
+        if isinstance(node, Map):
+            for looked in (node, *_looked_through(program, node)):
+                found += [(node, form, new) for form, new in forms_of(looked)]
+    return [one for one in found if one[2].key != one[0].key and one[2].shape == one[0].shape]
+
+
+def _looked_through(program: Definitions, node: Map) -> Iterator[Map]:
+    """Yield a product or quotient with one factor as it is computed, not rounded."""
+    if node.fn not in ("mul", "div"):
+        return
+    for number, arg in enumerate(node.xs):
+        if not isinstance(arg, Input) or program.is_input(arg.name):
+            continue
+        inner = unrounded(program.nodes[arg.name])
+        if is_map(inner, "rsqrt", "div") and inner.shape == arg.shape:
+            xs = tuple(inner if i == number else x for i, x in enumerate(node.xs))
+            yield Map(node.fn, xs)
 
 
 def _form(site: Site) -> tuple[Map, str, Node]:
-    found = other_forms(site.node)
+    found = other_forms(site.program, site.name)
     number = int(site.text("where"))
     if number >= len(found):
         raise MismatchError("the value holds a function that has another form")
@@ -290,50 +311,5 @@ OTHER_FORM = Rewrite(
     parameters=(Parameter("where", "choice", "which function and form"),),
     title=lambda site: (
         f"`{written(_form(site)[0], 2)}` inside `{site.name}` is computed as `{_form(site)[1]}`"
-    ),
-)
-
-
-# Sums.
-
-
-def sums_in(root: Node) -> list[Reduce]:
-    """Return the sums of a definition."""
-    return [n for n in topological([root]) if isinstance(n, Reduce) and n.op == "sum"]
-
-
-def _sum(site: Site) -> Reduce:
-    found = sums_in(site.node)
-    number = int(site.text("where"))
-    if number >= len(found):
-        raise MismatchError("the value holds a sum")
-    return found[number]
-
-
-def _sum_by(site: Site) -> Edits:
-    old = _sum(site)
-    fmt = format_of(site.text("acc"))
-    new = Reduce("sum", old.x, old.axis, parse_schedule(site.text("schedule")), Rounding.of(fmt))
-    if new.key == old.key:
-        raise MismatchError("the sum is added up in another way")
-    return {site.name: same_format(site.node, replace(site.node, old, new))}
-
-
-SUM_BY = Rewrite(
-    code="",
-    name="sum-by",
-    claim=Change.ROUNDING,
-    prose="sum-by: a sum has an accumulator and a tree.",
-    graph="",
-    at=("y",),
-    rewrite=_sum_by,
-    parameters=(
-        Parameter("where", "choice", "which sum"),
-        Parameter("acc", "choice", "the format of the accumulator"),
-        Parameter("schedule", "schedule", "the tree", axis=lambda site: _sum(site).length),
-    ),
-    title=lambda site: (
-        f"the sum of `{written(_sum(site).x, 2)}` in `{site.name}` is accumulated in "
-        f"{site.text('acc')} by `{site.text('schedule')}`"
     ),
 )

@@ -19,6 +19,8 @@ from lastbit.round_array import Codes
 from lastbit.tracing.calls import Side
 
 LIBRARIES: Final = ("numpy", "torch")
+TORCHES: Final = ("torch", "triton")
+NUMPIES: Final = ("numpy", "ml_dtypes")
 MOST_FOLLOWED: Final = 40  # functions that a kernel calls
 
 Arrays = Mapping[str, Codes]
@@ -76,10 +78,16 @@ class Kernel:
         Raises:
             InputError: the kernel fails, or returns something else than the reference does.
         """
-        given = {
-            name: native(codes[name], fmt, self.library, self.device)
-            for name, fmt in self.inputs.items()
-        }
+        try:
+            given = {
+                name: native(codes[name], fmt, self.library, self.device)
+                for name, fmt in self.inputs.items()
+            }
+        except (RuntimeError, AssertionError) as error:  # what torch raises for a device
+            reason = str(error).partition("\n")[0].rstrip(".")
+            remedy = "Name one that torch has: cpu, cuda:0."
+            problem = Problem(f"no array can lie on {self.device!r}: {reason}", remedy)
+            raise InputError([problem]) from error
         with np.errstate(all="ignore"):
             returned = self._run(given)
         return self._results(returned)
@@ -117,7 +125,12 @@ class Kernel:
             needed = set(self.inputs)
         else:
             needed = set(list(found)[: len(self.inputs)])
-        places = [p for p in found.values() if p.kind not in (p.VAR_KEYWORD, p.KEYWORD_ONLY)]
+        named = set(self.inputs) <= set(found)
+        places = [
+            p
+            for p in found.values()
+            if p.kind is not p.VAR_KEYWORD and (named or p.kind is not p.KEYWORD_ONLY)
+        ]
         is_open = any(p.kind is p.VAR_POSITIONAL for p in places)
         fixed = {p.name for p in found.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
         missing = [n for n in fixed - needed if found[n].default is inspect.Parameter.empty]
@@ -176,7 +189,8 @@ class Kernel:
             raise self.side.error(
                 f"{what} `{wanted.name}` as {codes}; the reference rounds it to "
                 f"{wanted.format.short}",
-                "Let both return one format.",
+                f"Let both return one format. It was given arrays of {self.library}; --arrays "
+                "gives others.",
             )
         return np.ascontiguousarray(codes.reshape(wanted.shape))
 
@@ -191,7 +205,8 @@ def library_of(call: Callable[..., Any], given: str | None) -> str:
     Args:
         call: the kernel.
         given: `numpy` or `torch`; None: torch where the kernel is part of it or names it, itself
-            or in functions of its file that it calls; else numpy.
+            or in functions of its file that it calls, and where its file imports torch and the
+            kernel names no numpy; else numpy.
 
     Raises:
         InputError: it is neither.
@@ -201,28 +216,32 @@ def library_of(call: Callable[..., Any], given: str | None) -> str:
             problem = Problem(f"unknown arrays {given!r}", f"Allowed: {', '.join(LIBRARIES)}.")
             raise InputError([problem])
         return given
-    return "torch" if _names_torch(call, set()) else "numpy"
+    if _names(call, TORCHES, set()):
+        return "torch"
+    home = getattr(inspect.unwrap(call), "__globals__", {})
+    imports = any(inspect.ismodule(v) and _is_part(v, TORCHES) for v in home.values())
+    return "torch" if imports and not _names(call, NUMPIES, set()) else "numpy"
 
 
-def _names_torch(call: Any, seen: set[int]) -> bool:
-    """Return whether a callable is part of torch or triton, or names something that is."""
+def _names(call: Any, roots: Sequence[str], seen: set[int]) -> bool:
+    """Return whether a callable is part of some packages, or names something that is."""
     own = inspect.unwrap(call)
     if id(own) in seen or len(seen) > MOST_FOLLOWED:
         return False
     seen.add(id(own))
     bound = getattr(own, "__self__", None)
-    if any(_is_torch(one) for one in (own, type(own), bound, type(bound))):
+    if any(_is_part(one, roots) for one in (own, type(own), bound, type(bound))):
         return True
     code, used = getattr(own, "__code__", None), getattr(own, "__globals__", {})
     if code is None:
         inner = getattr(type(own), "__call__", None)  # noqa: B004  the method itself is wanted
-        return inspect.isfunction(inner) and _names_torch(inner, seen)
+        return inspect.isfunction(inner) and _names(inner, roots, seen)
     named = [used.get(name) for name in _names_in(code)]
     for found in [*named, *_held_by(own)]:
-        if _is_torch(found):
+        if _is_part(found, roots):
             return True
         local = inspect.isfunction(found) and found.__globals__ is used
-        if local and _names_torch(found, seen):
+        if local and _names(found, roots, seen):
             return True
     return False
 
@@ -241,6 +260,6 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(constant)
 
 
-def _is_torch(value: Any) -> bool:
+def _is_part(value: Any, roots: Sequence[str]) -> bool:
     home = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
-    return str(home).partition(".")[0] in ("torch", "triton")
+    return str(home).partition(".")[0] in roots

@@ -12,7 +12,7 @@ from lastbit.definitions import Definitions, reads
 from lastbit.errors import LastbitError
 from lastbit.formats import FORMATS, Format
 from lastbit.graph import Input, Reduce, Round, native_rounding, topological
-from lastbit.inference import forms
+from lastbit.inference import constant_forms, forms, sum_forms
 from lastbit.inference.schedules import candidates, chains_of
 from lastbit.inference.units import operands_of
 from lastbit.levels import Seq, Split, Stored
@@ -25,29 +25,14 @@ COUNTS = (2, 3, 4, 5, 6, 7, 8, 16)  # pieces, devices
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # of blocks
 TILES = (1, 16, 32, 64, 128)
 MOST_CHOICES = 120  # sets of parameters of one rule at one site
-SUMS = (
-    "seq",
-    "pairwise(1)",
-    "pairwise(8)",
-    "lanes(4)",
-    "lanes(8)",
-    "lanes(8, inner=seq, outer=pairwise(1))",
-    "lanes(16, inner=seq, outer=pairwise(1))",
-    "lanes(32, inner=seq, outer=pairwise(1))",
-    "lanes(64, inner=seq, outer=pairwise(1))",
-    "lanes(128, inner=seq, outer=pairwise(1))",
-    "lanes(256, inner=seq, outer=pairwise(1))",
-    "split(size=128, inner=lanes(8, inner=seq, outer=pairwise(1)), outer=pairwise(1))",
-    "split(2)",
-    "split(4)",
-    "split(8)",
-)
-"""Trees of sums in libraries; the one of `size=128` is numpy's where 128 divides the length."""
 
 # DET601 picks a schedule by the number of rows, QNT325 rounds by chance, and the others add in
 # the order of arrival: no one variant reproduces them.
 NOT_TRIED = frozenset({"DET601", "DET603", "DET605", "RED204", "QNT325", "QNT334"})
-FORM, CHANGE, FINISH = 0, 1, 2
+ONE_TREE = frozenset(("change-schedule", "sum-by", "sum-as", "sum-exactly"))
+TREES = ONE_TREE | {"all-reduce-order", "scan-chunks", "recompute-by-other-schedule"}
+ONE_CONSTANT = frozenset(("drop-constant", "other-constant"))
+FORM, CHANGE, FINISH, LAST = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +43,8 @@ class Move:
         rule: the rule.
         at: the names of the site.
         parameters: its parameters.
-        rank: when it is applied: forms first, then changes, then what rounds every operation.
+        rank: when it is applied: forms first, then changes, then what rounds every operation, and
+            last exact sums, which that would round.
     """
 
     rule: Rewrite
@@ -71,6 +57,20 @@ class Move:
         """What tells moves apart."""
         given = (f"{name}={value}" for name, value in sorted(self.parameters.items()))
         return (self.rule.code, self.rule.name, *self.at, *given)
+
+    @property
+    def is_tree(self) -> bool:
+        """Return whether it changes how a sum is added up."""
+        return self.rule.code.startswith("RED") or self.rule.name in TREES
+
+    def overrides(self, other: Move) -> bool:
+        """Return whether nothing is left of another move after this one: a sum has one tree."""
+        if self.at != other.at:
+            return False
+        names = {self.rule.name, other.rule.name}
+        where = self.parameters.get("where"), other.parameters.get("where")
+        same_constant = names <= ONE_CONSTANT and where[0] == where[1]
+        return same_constant or (self.rule.name in ONE_TREE and other.is_tree)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Move) and self.key == other.key
@@ -177,17 +177,17 @@ def _forms(program: Definitions, names: Sequence[str], machine: str | None) -> I
         for number in range(len(forms.inner_operations(node))):
             for fmt in wide:
                 yield Move(forms.ADD_ROUNDING, (name,), {"where": str(number), "format": fmt})
-        for number in range(len(forms.other_forms(node))):
+        for number in range(len(forms.other_forms(program, name))):
             yield Move(forms.OTHER_FORM, (name,), {"where": str(number)}, FORM)
-        for number, total in enumerate(forms.sums_in(node)):
-            for acc, tree in product(dict.fromkeys([*wide, "f64"]), SUMS):
-                given = {"where": str(number), "acc": acc, "schedule": tree}
-                if acc == "f64" and (tree != "seq" or total.length > 4096):
-                    continue
-                yield Move(forms.SUM_BY, (name,), given)
+        for form, chosen in constant_forms.choices(program, name):
+            yield Move(form, (name,), chosen)
+        for form, given in sum_forms.choices(program, name, wide):
+            rank = LAST if form is sum_forms.SUM_EXACTLY else CHANGE
+            yield Move(form, (name,), given, rank)
+        for number, total in enumerate(sum_forms.sums_in(node)):
             for tree in _unit_trees(total, machine):
-                given = {"where": str(number), "acc": "f32", "schedule": tree}
-                yield Move(forms.SUM_BY, (name,), given)
+                by = {"where": str(number), "acc": "f32", "schedule": tree}
+                yield Move(sum_forms.SUM_BY, (name,), by)
 
 
 def _unit_trees(total: Reduce, machine: str | None) -> Iterator[str]:
@@ -280,7 +280,7 @@ def _options(
             found += [-(-length // n) for n in (2, 3, 4, 8) if length // n > 1]
             return list(dict.fromkeys(found))
         case "schedule" if rule.name == "change-schedule":
-            return SUMS
+            return sum_forms.SUMS
         case "schedule":
             return [""] if given == "" and parameter.name == "inner" else ["", "pairwise(1)"]
 

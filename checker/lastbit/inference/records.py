@@ -153,6 +153,8 @@ class Inferred:
         inputs: codes of those inputs, or of those on which the nearest fails.
         formats: the format of each input.
         noun: what was tried: `variant` or `schedule`.
+        uncounted: kinds of inputs that were left out, since even the nearest differs there beside
+            special values.
     """
 
     status: str
@@ -168,6 +170,7 @@ class Inferred:
     inputs: Arrays = field(default_factory=dict, repr=False)
     formats: Mapping[str, Format] = field(default_factory=dict, repr=False)
     noun: str = "variant"
+    uncounted: tuple[str, ...] = ()
 
     @property
     def found(self) -> bool:
@@ -203,6 +206,7 @@ class Inferred:
             "variants": [_plain(one) for one in self.variants],
             "nearest": [_plain(one) for one in self.near],
             "apart": [to_plain(one) for one in self.apart],
+            "uncounted": list(self.uncounted),
             "notes": list(self.notes),
         }
 
@@ -256,7 +260,9 @@ def _lines(result: Inferred) -> list[str]:
     common = _common(result.variants)
     if result.status == AMBIGUOUS:
         noun = plural(len(result.variants), result.noun)
-        text = f"{noun} give all bits, and the data does not tell them apart"
+        gives = "gives" if len(result.variants) == 1 else "give"
+        others = "it from others that do" if len(result.variants) == 1 else "them apart"
+        text = f"{noun} {gives} all bits, and the data does not tell {others}"
         lines.append(_row("ambiguous", text))
         if common:
             lines.append(_row("certain", _labels(common)))
@@ -287,7 +293,8 @@ def _last(result: Inferred) -> str:
         NONE: "none gives all bits",
         AMBIGUOUS: "ambiguous",
     }
-    return f"{words[result.status]}; {tried}"
+    where = " on ordinary values only" if result.found and result.uncounted else ""
+    return f"{words[result.status]}{where}; {tried}"
 
 
 def _common(variants: Sequence[Explained]) -> tuple[Change, ...]:
@@ -308,7 +315,10 @@ def _variant(head: str, one: Explained, common: Sequence[Change]) -> list[str]:
     if one.within:
         lines.append(_row("", f"  {plural(one.within, 'element')} by the allowance alone"))
     rest = [[change for change in changes if change not in common] for changes in one.same]
-    labels = list(dict.fromkeys(_labels(changes) for changes in rest if changes or not common))
+    plain = not one.changes and one.schedule is None  # what else changes nothing is no news
+    same = [] if plain else [changes for changes in rest if changes or not common]
+    labels = list(dict.fromkeys(_labels(changes) for changes in same))
+    labels = [text for text in labels if text != _labels(own)]
     labels += [f"`{schedule}`" for schedule in one.alike]
     for label in labels[:MOST_ALIKE]:
         lines.append(_row("", f"  the same: {label}"))

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Any
 
 from lastbit.definitions import Definitions
-from lastbit.errors import InputError, Place, Problem, did_you_mean
+from lastbit.errors import InputError, LastbitError, Place, Problem, did_you_mean
+from lastbit.expression import parse_expression
 from lastbit.formats import Format
-from lastbit.graph import Input, native_rounding
+from lastbit.graph import Input, Node, Reduce, native_rounding, topological
+from lastbit.inference import inputs as kinds
+from lastbit.inference.constant_forms import magnitudes
 from lastbit.inference.kernel import Wanted
 from lastbit.plan import load_plan
 from lastbit.plan_model import Plan
+from lastbit.round_array import Codes
 from lastbit.text import Program
 from lastbit.tracing.calls import Side, as_spec, inputs_of
 from lastbit.tracing.plan import plan_of
 from lastbit.tracing.spec import Spec
 from lastbit.verify.bench import Bench
+
+ROWS, ROWS_SIZE = "rows_", 1999  # a size that no other axis has, since axes are told by sizes
+MOST_ELEMENTS = 1 << 28  # of an array
+WIDE = 100  # the largest exponent of formats in which 2^24 has a square
+
+
+def is_sum(node: Node) -> bool:
+    """Return whether a node is a sum that rounds."""
+    return isinstance(node, Reduce) and node.op == "sum" and node.acc is not None
 
 
 @dataclass(frozen=True)
@@ -29,10 +43,12 @@ class Reference:
     Attributes:
         plan: its graph, with sizes for the symbols.
         name: what it is called.
+        retraced: traces it again with other inputs, or None.
     """
 
     plan: Plan
     name: str
+    retraced: Callable[[Sequence[str]], Reference] | None = field(default=None, repr=False)
 
     @cached_property
     def bench(self) -> Bench:
@@ -68,6 +84,64 @@ class Reference:
             found.append(Wanted(name, rounding.format, node.shape))
         return tuple(found)
 
+    @cached_property
+    def scales(self) -> tuple[float, ...]:
+        """The sizes of the constants that are added or compared."""
+        return magnitudes(self.program)
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """Return the kinds of inputs on which a kernel is looked at first."""
+        return (*kinds.USUAL, kinds.NEAR) if self.scales else kinds.USUAL
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Return the kinds of inputs that the search begins with.
+
+        Trees of sums rarely show behind another rounding; where no value can become infinite, there
+        are inputs among them that show what a sum loses.
+        """
+        sums = any(is_sum(node) for node in topological(self.program.nodes.values()))
+        wide = all(node.format.emax >= WIDE for node in self.inputs)
+        return (*self.usual, kinds.ABSORBED) if sums and wide else self.usual
+
+    def drawn(
+        self, seed: int, kind: str = kinds.DRAWN, inputs: Sequence[Input] | None = None
+    ) -> dict[str, Codes]:
+        """Return codes of inputs of a kind.
+
+        Args:
+            seed: selects the values.
+            kind: what they are.
+            inputs: the inputs, at other sizes; None: as they are.
+        """
+        given = self.inputs if inputs is None else inputs
+        return kinds.drawn(given, self.plan.inputs, seed, kind, self.scales)
+
+    @cached_property
+    def by_rows(self) -> Reference:
+        """The reference with a size symbol of its own for the first axis of its inputs.
+
+        Where all inputs that are as long along their first axis cannot have one, the first of them
+        has it alone; where that cannot be either, this is the reference itself.
+        """
+        if self.retraced is None or self.rows is None:
+            return self
+        first = max(self.inputs, key=lambda node: len(node.shape))
+        alike = [n.name for n in self.inputs if n.shape[:1] == (self.rows,) and len(n.shape) > 1]
+        for names in (alike, [first.name]):
+            try:
+                return self.retraced(names)
+            except LastbitError:
+                continue
+        return self
+
+    @property
+    def rows(self) -> int | None:
+        """Return how many rows the inputs have."""
+        first = max(self.inputs, key=lambda node: len(node.shape), default=None)
+        return None if first is None or len(first.shape) < 2 else first.shape[0]
+
 
 def reference_of(
     function: Callable[..., Any],
@@ -88,11 +162,38 @@ def reference_of(
     given = {name: as_spec(name, value) for name, value in specs.items()}
     found = inputs_of((side,), given)
     _require_sizes({s for spec in found.values() for s in spec.symbols}, sizes)
+    for symbol, size in sizes.items():
+        if type(size) is not int or size < 1:
+            remedy = f"Write 1 or more: --symbol {symbol}=64."
+            raise _error(f"the size {symbol!r} is {size!r}", remedy)
     used = {s for spec in found.values() for s in spec.symbols}
-    compared = plan_of((side, side), found, {n: s for n, s in sizes.items() if n in used}, None)
+    held = {n: s for n, s in sizes.items() if n in used}
+    compared = plan_of((side, side), found, held, None)
     plan = replace(compared.plan, after=None)
     name = getattr(function, "__name__", "reference")
-    return Reference(plan, name)
+
+    def retraced(names: Sequence[str]) -> Reference:
+        """Return the reference with a symbol for the first axis of some inputs."""
+        rows = parse_expression(ROWS)
+        new = {
+            n: replace(spec, dims=(rows, *spec.dims[1:])) if n in names else spec
+            for n, spec in found.items()
+        }
+        again = plan_of((side, side), new, {**held, ROWS: ROWS_SIZE}, None)
+        return Reference(replace(again.plan, after=None), name)
+
+    return _of_a_size(Reference(plan, name, retraced))
+
+
+def _of_a_size(reference: Reference) -> Reference:
+    """Return a reference whose arrays have elements, and not too many."""
+    shapes = {node.name: node.shape for node in reference.inputs}
+    for name, shape in {**shapes, **{r.name: r.shape for r in reference.results}}.items():
+        size = math.prod(shape)
+        if not 0 < size <= MOST_ELEMENTS:
+            message = f"`{name}` has {size:,} elements"
+            raise _error(message, f"Choose sizes for 1 to {MOST_ELEMENTS:,} of them.")
+    return reference
 
 
 def reference_in_plan(text: str, sizes: Mapping[str, int]) -> Reference:
@@ -117,7 +218,8 @@ def reference_in_plan(text: str, sizes: Mapping[str, int]) -> Reference:
         for size in [sizes.get(symbol, span.typical)]
     }
     program = _cut(plan, name)
-    return Reference(replace(plan, program=program, after=None, transforms=(), symbols=spans), name)
+    plan = replace(plan, program=program, after=None, transforms=(), symbols=spans)
+    return _of_a_size(Reference(plan, name))
 
 
 def _cut(plan: Plan, name: str) -> Program:

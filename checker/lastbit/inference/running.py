@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from lastbit.errors import LastbitError
 from lastbit.formats import Format
 from lastbit.graph import Map, Node, Reduce, topological
+from lastbit.inference.agreement import Agreement, compared
 from lastbit.inference.allowance import Allowance, bents
 from lastbit.inference.arrays import canonical_codes
+from lastbit.inference.exact_sums import add_up_exactly
 from lastbit.inference.kernel import Arrays, Wanted
 from lastbit.inference.units import add_up_products, takes_steps
 from lastbit.inference.variants import Variant
@@ -45,42 +47,6 @@ class Data:
     name: str
     inputs: Arrays
     outputs: Arrays
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How many elements of a variant have the kernel's bits.
-
-    Attributes:
-        equal: elements with the same bits.
-        total: elements compared.
-        distance: the mean of log2(1 + distance in codes) over all elements.
-        failure: the first element that differs: data set, result, flat index; or None.
-        within: elements that count as equal by an allowance alone.
-    """
-
-    equal: int
-    total: int
-    distance: float
-    failure: tuple[int, str, int] | None = None
-    within: int = 0
-
-    @property
-    def share(self) -> float:
-        """Return the share of elements that are equal."""
-        return self.equal / self.total if self.total else 0.0
-
-    @property
-    def whole(self) -> bool:
-        """Return whether all elements are equal."""
-        return self.equal == self.total
-
-    def __add__(self, other: Agreement) -> Agreement:
-        total = self.total + other.total
-        mean = self.distance * self.total + other.distance * other.total
-        failure = self.failure or other.failure
-        equal, within = self.equal + other.equal, self.within + other.within
-        return Agreement(equal, total, mean / max(total, 1), failure, within)
 
 
 def cost_of(nodes: Sequence[Node]) -> int:
@@ -118,6 +84,7 @@ class Runner:
         self.results, self.formats, self.seed, self.tick = results, formats, seed, tick
         self.allowance = allowance
         self.data: list[Data] = []
+        self.seen: dict[str, int] = {}  # elements by kind that were compared and not kept
         self.values: list[Mapping[str, Floats]] = []
         self.runs = 0
         self.unable: dict[str, int] = {}
@@ -129,6 +96,16 @@ class Runner:
         """Take more data."""
         self.data.append(data)
         self.values.append(self.decoded(data.inputs))
+
+    def take(self, data: Data) -> None:
+        """Take data on which no variant was right, before all others."""
+        self.add(data)
+        self.bring_forward()
+
+    @property
+    def elements(self) -> int:
+        """Return how many elements of results are among the data."""
+        return sum(codes.size for data in self.data for codes in data.outputs.values())
 
     def decoded(self, inputs: Arrays) -> dict[str, Floats]:
         """Return the values of inputs."""
@@ -164,7 +141,9 @@ class Runner:
             ]
         return self._parts[cost]
 
-    def first(self, variant: Variant, parent: Variant) -> Agreement | None:
+    def first(
+        self, variant: Variant, parent: Variant, last_first: bool = False
+    ) -> Agreement | None:
         """Return how a variant agrees on a part of the data; None where it cannot be run.
 
         The first data set counts alone as long as something differs there.
@@ -172,9 +151,11 @@ class Runner:
         Args:
             variant: the variant.
             parent: another one; what both compute is computed once.
+            last_first: whether to begin with the data that was taken last.
         """
         found = Agreement(0, 0, 0.0)
-        for number in range(len(self.data)):
+        numbers = range(len(self.data))
+        for number in reversed(numbers) if last_first else numbers:
             for part in self.parts(FIRST):
                 one = self._agreement(variant, number, part, parent)
                 if one is None:
@@ -185,7 +166,11 @@ class Runner:
         return found
 
     def whole(
-        self, variant: Variant, stop: bool = False, numbers: Sequence[int] | None = None
+        self,
+        variant: Variant,
+        stop: bool = False,
+        numbers: Sequence[int] | None = None,
+        most: int | None = None,
     ) -> Agreement | None:
         """Return how a variant agrees on all data; None where it cannot be run.
 
@@ -193,6 +178,7 @@ class Runner:
             variant: the variant.
             stop: whether the first part with a difference ends it.
             numbers: the data sets; None: all.
+            most: differing elements after which it ends; None: it does not.
         """
         found = Agreement(0, 0, 0.0)
         for number in range(len(self.data)) if numbers is None else numbers:
@@ -202,7 +188,7 @@ class Runner:
                     if one is None:
                         return None
                     found += one
-                    if stop and not found.whole:
+                    if (stop and not found.whole) or (most is not None and found.differing > most):
                         return found
         return found
 
@@ -230,6 +216,31 @@ class Runner:
         node = window(variant.nodes[name], bounds)
         return self._run(node, values, self._format(name), {})
 
+    def result(
+        self,
+        variant: Variant,
+        name: str,
+        values: Mapping[str, Floats],
+        theirs: Codes,
+        known: dict[bytes, Tensor],
+    ) -> Codes | None:
+        """Return codes of a whole result on some inputs; None where it cannot be run.
+
+        What lies within the allowance gets the kernel's codes.
+
+        Args:
+            variant: the variant.
+            name: the result.
+            values: the inputs.
+            theirs: the kernel's codes.
+            known: values of nodes on these inputs by key, extended.
+        """
+        node, fmt = variant.nodes[name], self._format(name)
+        mine = self._run(node, values, fmt, known)
+        if mine is None or self.allowance is None or (mine == theirs).all():
+            return mine
+        return np.where(self._near(node, values, fmt, mine, theirs), theirs, mine)
+
     def _format(self, name: str) -> Format:
         return next(r.format for r in self.results if r.name == name)
 
@@ -244,7 +255,7 @@ class Runner:
             return None
         mine, theirs, within = pair
         fmt = self._format(name)
-        found = _compared(mine, theirs, fmt, (number, name, bounds, self._shape(name)))
+        found = compared(mine, theirs, fmt, (number, name, bounds, self._shape(name)))
         return replace(found, within=within)
 
     def _pair(
@@ -305,6 +316,7 @@ class Runner:
         try:
             with np.errstate(all="ignore"):
                 add_up_products(node, domain, known)
+                add_up_exactly(node, domain, known)
                 (found,) = evaluate([node], domain, Policy.BITS, known)
                 array = np.broadcast_to(values_of(found), node.shape)
             return canonical_codes(encode_array(np.ascontiguousarray(array), fmt), fmt)
@@ -312,33 +324,6 @@ class Runner:
             reason = str(error).rstrip(".")
             self.unable[reason] = self.unable.get(reason, 0) + 1
             return None
-
-
-def _compared(
-    mine: Codes, theirs: Codes, fmt: Format, where: tuple[int, str, Bounds, tuple[int, ...]]
-) -> Agreement:
-    number, name, bounds, shape = where
-    differs = mine != theirs
-    count = int(differs.sum())
-    if not count:
-        return Agreement(mine.size, mine.size, 0.0)
-    place = np.argwhere(differs)[0] + [start for start, _ in bounds] if bounds else []
-    flat = int(np.ravel_multi_index(tuple(int(i) for i in place), shape)) if len(shape) else 0
-    apart = np.abs(_ordinals(mine, fmt) - _ordinals(theirs, fmt))
-    distance = float(np.log2(1.0 + apart).mean())
-    return Agreement(mine.size - count, mine.size, distance, (number, name, flat))
-
-
-def _ordinals(codes: Codes, fmt: Format) -> NDArray[np.float64]:
-    """Return numbers that count the values of a format in order."""
-    if fmt.kind == "integer":
-        return decode_array(codes, fmt)
-    words = codes.astype(np.float64) if fmt.kind == "scale" else None
-    if words is not None:
-        return words
-    sign = 1 << (fmt.container - 1)
-    magnitude = (codes & codes.dtype.type(sign - 1)).astype(np.float64)
-    return np.where(codes & codes.dtype.type(sign), -magnitude, magnitude)
 
 
 def _shrunk(node: Node, cost: int) -> Bounds:

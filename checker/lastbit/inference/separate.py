@@ -35,7 +35,7 @@ from lastbit.verify.region import region_of
 from lastbit.verify.sizing import Instance
 from lastbit.verify.witness import EFFORT, Search, cost_of
 
-KINDS = (*kinds.USUAL, *kinds.TELLING)
+KINDS = (*kinds.TELLING, *kinds.DEEP)
 ROUNDS = 1  # draws of each kind in which an input is sought
 MOST_PROOFS = 60  # pairs of variants that are compared in the field
 PARTS = 2  # parts of the results that are looked at
@@ -150,7 +150,7 @@ class Separator:
             inputs = [n for n in names if program.is_input(n)]
             graph = program.closed(names, inputs)
             given = [node for node in graph.values.values() if isinstance(node, Input)]
-            codes = kinds.drawn(given, self.reference.plan.inputs, self.seed)
+            codes = self.reference.drawn(self.seed, inputs=given)
             domain = ArrayDomain(self.runner.decoded(codes), self.seed)
             try:
                 found = evaluate([graph.values[name] for name in names], domain, Policy.BITS)
@@ -205,7 +205,7 @@ class Separator:
                 return found
         for kind, seed in self._draws(skip):
             self.runner.tick()
-            inputs = kinds.drawn(self.reference.inputs, self.reference.plan.inputs, seed, kind)
+            inputs = self.reference.drawn(seed, kind)
             found = self._difference(a, b, kind, inputs)
             if found is not None:
                 return found
@@ -215,7 +215,7 @@ class Separator:
 
     def _draws(self, skip: int) -> Iterator[tuple[str, int]]:
         for turn in range(ROUNDS):
-            for kind in KINDS:
+            for kind in (*self.reference.usual, *KINDS):
                 yield kind, self.seed + 1000 + skip + turn
 
     def _difference(self, a: Variant, b: Variant, kind: str, inputs: Arrays) -> Apart | None:
@@ -239,9 +239,7 @@ class Separator:
     def _at_values(self, a: Variant, b: Variant, name: str, codes: Codes) -> Apart | None:
         """Return inputs of which one takes values on which the part that differs does."""
         for kind in (kinds.DRAWN, kinds.SHORT):
-            inputs = kinds.drawn(
-                self.reference.inputs, self.reference.plan.inputs, self.seed + 1000, kind
-            )
+            inputs = self.reference.drawn(self.seed + 1000, kind)
             shape = inputs[name].shape
             inputs[name] = np.resize(codes, shape)
             found = self._difference(a, b, "values of one input", inputs)

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from lastbit.definitions import Definitions
+from lastbit.errors import LastbitError
 from lastbit.graph import Node, Reduce, topological, with_args
 from lastbit.inference.moves import Move
+from lastbit.inference.sum_names import placeholder
 from lastbit.levels import Seq
-from lastbit.schedule import Schedule, tree_hash
-
-MOST_TERMS = 1 << 14  # of a sum whose tree is compared
-
-_TREES: dict[tuple[int, str, int], Schedule] = {}
-
-
-def _tree_name(schedule: Schedule, length: int, acc: str) -> Schedule:
-    """Return the first schedule met that has the tree of one over so many elements."""
-    if length > MOST_TERMS:
-        return schedule
-    return _TREES.setdefault((length, acc, tree_hash(schedule, length, acc)), schedule)
 
 
 @dataclass(frozen=True)
@@ -52,42 +42,77 @@ class Variant:
 
     @cached_property
     def key(self) -> tuple[bytes, ...]:
-        """What two variants share that are one computation, however its trees are written."""
-        return self._keys(_tree_name)
+        """What two variants share that are one computation, however its sums are written."""
+        return self._keys(placeholder)
+
+    @cached_property
+    def fits(self) -> bool:
+        """Whether every schedule fits the number of terms that it adds up."""
+        try:
+            return bool(self.key)
+        except LastbitError:
+            return False
 
     @cached_property
     def skeleton(self) -> tuple[bytes, ...]:
         """What two variants share that differ in the trees of their sums alone."""
-        return self._keys(lambda schedule, length, acc: Seq())
+        return self._keys(_without_tree)
 
-    def _keys(self, written: Callable[[Schedule, int, str], Schedule]) -> tuple[bytes, ...]:
+    def _keys(self, standing: Callable[[Node], Node | None]) -> tuple[bytes, ...]:
         built: dict[bytes, Node] = {}
         for node in topological(self.nodes.values()):
             new = with_args(node, built)
-            if isinstance(new, Reduce) and new.schedule is not None and new.acc is not None:
-                schedule = written(new.schedule, new.length, new.acc.format.short)
-                new = Reduce(new.op, new.x, new.axis, schedule, new.acc)
-            built[node.key] = new
+            built[node.key] = standing(new) or new
         return tuple(built[node.key].key for node in self.nodes.values())
 
     def plus(self, move: Move) -> Variant | None:
-        """Return the variant with one more move; None where it does not apply.
+        """Return the variant with one more move, in place of those that it overrides.
 
         Moves are applied by rank; those that come after the new one are applied again.
+
+        Returns:
+            The variant; None where the move does not apply, or leaves nothing of another one.
         """
         if any(move.key == other.key for other in self.moves):
             return None
+        kept = [other for other in self.moves if not move.overrides(other)]
+        if len(kept) < len(self.moves):
+            rest = Variant.of(self.base).after(kept)
+            return None if rest is None else rest.plus(move)
+        new = self._with(move)
+        if new is None:
+            return None
+        for other in self.moves:
+            if other.at == move.at and other.rank == move.rank:
+                rest = Variant.of(self.base).after([m for m in self.moves if m is not other])
+                alone = None if rest is None else rest._with(move)
+                if alone is not None and alone.key == new.key:
+                    return None
+        return new
+
+    def after(self, moves: Iterable[Move]) -> Variant | None:
+        """Return the variant after more moves in this order; None where one does not apply."""
+        variant: Variant | None = self
+        for move in moves:
+            variant = None if variant is None else variant._applied(move)
+        return variant
+
+    def _with(self, move: Move) -> Variant | None:
         if not self.moves or self.moves[-1].rank <= move.rank:
             return self._applied(move)
         before = [m for m in self.moves if m.rank <= move.rank]
         after = [m for m in self.moves if m.rank > move.rank]
-        variant: Variant | None = Variant.of(self.base)
-        for step in (*before, move, *after):
-            variant = None if variant is None else variant._applied(step)
-        return variant
+        return Variant.of(self.base).after([*before, move, *after])
 
     def _applied(self, move: Move) -> Variant | None:
         edits = move.edits(self.program)
         if not edits:
             return None
-        return Variant((*self.moves, move), self.program.edited(edits), self.base)
+        new = Variant((*self.moves, move), self.program.edited(edits), self.base)
+        return new if new.fits else None
+
+
+def _without_tree(node: Node) -> Node | None:
+    if isinstance(node, Reduce) and node.schedule is not None:
+        return Reduce(node.op, node.x, node.axis, Seq(), node.acc)
+    return None
