@@ -20,6 +20,8 @@ from lastbit.interpret.policy import Policy
 
 Array = NDArray[Any]
 TYPES = {
+    "i8": onnx.TensorProto.INT8,
+    "u8": onnx.TensorProto.UINT8,
     "f32": onnx.TensorProto.FLOAT,
     "f16": onnx.TensorProto.FLOAT16,
     "bf16": onnx.TensorProto.BFLOAT16,

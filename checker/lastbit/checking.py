@@ -200,7 +200,7 @@ def check_models(
         InputError: a file cannot be read or run, or the two cannot be compared.
     """
     from lastbit.lint import judged_plans, prepared
-    from lastbit.plan_imports import plan_of_models
+    from lastbit.plan_imports import plan_of_models, unknown_symbol
 
     budget = budget_of(max_change, max_ulp, elementwise, promises)
     if before.lower().endswith(".onnx") and after.lower().endswith(".onnx"):
@@ -224,9 +224,7 @@ def check_models(
     spans = {name: Span(low, high, high) for name, (low, high) in (symbols or {}).items()}
     for name in [*spans, *([batch] if batch else [])]:
         if name not in plan.symbols:
-            known = list(plan.symbols)
-            remedy = did_you_mean(name, known) if known else "All sizes are numbers."
-            raise error_of(f"no size has the symbol {name!r}", remedy)
+            raise InputError([unknown_symbol(plan, name)])
     plan = replace(
         plan, symbols={**plan.symbols, **spans}, batch=batch or plan.batch, budget=budget
     )

@@ -26,8 +26,8 @@ from lastbit.errors import LastbitError, did_you_mean
 CLEAN, FINDINGS, BAD_INPUT, DEFECT, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 COMMANDS = {
-    "check": "Compare two functions: the same, and if not, what kind of change.",
-    "lint": "Judge each transform of a plan.",
+    "check": "Compare two functions or models: what kind of change is it?",
+    "lint": "Judge each transform of a plan, and models as they stand.",
     "explore": "Rank the ways to run a plan's program by traffic.",
     "predict": "Predict the bits of a matrix product on a machine.",
     "infer": "Infer from bits what a kernel computes.",

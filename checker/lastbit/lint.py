@@ -16,7 +16,7 @@ from lastbit.importers.inductor.comparing import Compared, lint_folder, with_com
 from lastbit.importers.inductor.folder import is_debug_folder
 from lastbit.importers.load import is_model
 from lastbit.plan import load_plan
-from lastbit.plan_imports import finding_of, foreign, notes_of, opaque_steps, plan_of_model
+from lastbit.plan_imports import finding_of, foreign, notes_of, opaque_steps, plan_of_model, sides
 from lastbit.plan_model import Allow, Budget, Plan, Transform
 from lastbit.plan_sizes import with_shrinking_sizes
 from lastbit.records import Location
@@ -149,6 +149,8 @@ def _step(
     ]
     findings += _cost_findings(plan, transform, account, budget, location)
     notes = judged.notes if not judged.rejected else (*judged.notes, judged.rejected)
+    places = sides(plan, dict.fromkeys((*transform.at, *judged.outputs)))
+    notes = notes if places is None else (places, *notes)
     if account.cost is None and not judged.rejected:
         notes = (*notes, f"cost not counted: {account.why}")
     notes = (*notes, *account.notes)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lastbit.codes import ASSUMED_CODE, OPAQUE_CODE
-from lastbit.errors import Place
+from lastbit.errors import Place, Problem, did_you_mean
 from lastbit.importers.imported import Imported, Opaque
 from lastbit.plan_model import Allow, Plan
 from lastbit.records import Location
@@ -93,9 +93,52 @@ def common_results(before: Program, after: Program) -> tuple[Program, Program]:
     )
 
 
+def sides(plan: Plan, names: Iterable[str]) -> str | None:
+    """Return a note on where both models compute some values, by the names that each has there.
+
+    Returns:
+        None where the plan does not compare two models, or both are one line with one name.
+    """
+    if plan.after is None or len(plan.imports) < 2:
+        return None
+    wanted = tuple(names)
+    texts = []
+    for model, program in zip(plan.imports, (plan.program, plan.after), strict=True):
+        places = {st.name: st.place for st in program.statements}
+        found: dict[str, list[str]] = {}
+        for name in wanted:
+            if name in places:
+                origin, place = model.origins.get(name), places[name]
+                where = f"{place.file}:{place.line}" if place.file and place.line else ""
+                found.setdefault(where, []).append(origin.original if origin else name)
+        listed = [
+            f"{', '.join(f'`{n}`' for n in here[:MOST_LISTED])}"
+            f"{f' and {len(here) - MOST_LISTED} more' if len(here) > MOST_LISTED else ''}"
+            f"{f' ({where})' if where else ''}"
+            for where, here in list(found.items())[:MOST_LISTED]
+        ]
+        texts.append(", ".join(listed) or "none of them")
+    return None if texts[0] == texts[1] else f"before: {texts[0]}; after: {texts[1]}"
+
+
+def unknown_symbol(plan: Plan, name: str) -> Problem:
+    """Return the problem that no size of two models has a symbol, with those that there are."""
+    known = list(plan.symbols)
+    remedy = did_you_mean(name, known) if known else "All sizes are numbers."
+    axes: dict[str, str] = {}
+    for model in plan.imports[:1]:
+        for st in model.program.statements:
+            if st.expr is None:
+                for axis, dim in enumerate(st.dims or ()):
+                    axes.setdefault(dim.text, f"`{dim.text}` is axis {axis} of `{st.name}`")
+    found = [axes[symbol] for symbol in known if symbol in axes][:MOST_LISTED]
+    if found:
+        remedy += f" A .pt2 file does not keep the names of Dims: {', '.join(found)}."
+    return Problem(f"no size has the symbol {name!r}", remedy)
+
+
 def notes_of(plan: Plan) -> Iterator[Finding]:
     """Yield what a reader should know of the models: opaque operators, and what was assumed."""
-    seen: set[str] = set()
     for model in plan.imports:
         total = sum(origin.operator is not None for origin in model.origins.values())
         by_operator: dict[str, list[Opaque]] = {}
@@ -112,10 +155,7 @@ def notes_of(plan: Plan) -> Iterator[Finding]:
             yield Finding(OPAQUE_CODE, "note", message, _location(model.file, group[0].place))
         opaque = sum(len(one.gives) for one in model.opaque)
         message = f"{total - opaque} of {total} values are read"
-        for text in model.assumed:
-            if text not in seen:
-                message += f"; {text}"
-                seen.add(text)
+        message = "; ".join((message, *model.assumed))
         yield Finding(ASSUMED_CODE, "note", message, Location(model.file))
 
 

@@ -4,7 +4,8 @@ A model file states most sizes as numbers, and they hang together: 4096 columns 
 128, and 128 are two halves of 64. Every reshape, slice and concatenation of a program is such an
 equation between its sizes. Those that follow from others are written as products and sums of them
 (`32 * size_128`), the others become symbols of one size each. A size in an equation that does not
-hold for other sizes stays a number.
+hold for other sizes stays a number, and so does one that stands among the constants, as in a mean
+that is written out: `sum(x) / 64` is another function of rows of length 12.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from lastbit.text import Program
 LEAST = 8  # sizes below are small enough as they are
 TRIALS = 3  # sets of small sizes at which everything must fit
 
+_MOST = 1 << 48  # of constants that are looked at
+_NEAR = 2.0**-7  # of c * n to 1, for a constant c that may be 1 / n rounded to a narrow format
+
 # Sizes of symbols while equations are looked for: larger primes than any usual factor of a size.
 _PRIMES = (100_003, 100_019, 100_043, 100_049, 100_057, 100_069, 100_103, 100_109, 100_129)
 
@@ -46,6 +50,8 @@ def with_shrinking_sizes(plan: Plan) -> Plan:
     table = _Table({n for program in programs for st in program.statements for n in _numbers(st)})
     for equation in _equations(nodes, frozenset(sizes.values())):
         table.add(*equation)
+    for size in sorted(table.numbers & _tied(programs)):
+        table.add(*_fixed(size))
     table.settle()
     symbols = {table.name(n): Span(n, n, n) for n in sorted(table.free())}
     if not symbols or symbols.keys() & plan.symbols.keys():
@@ -219,6 +225,58 @@ def _numbers(st: Statement) -> Iterator[int]:
     if st.expr is not None and any(c.isdigit() for c in st.expr):
         for part in _size_parts(ast.parse(st.expr, mode="eval")):
             yield from _integers(part)
+
+
+def _tied(programs: Iterable[Program]) -> set[int]:
+    """Return the numbers that sizes may stand for among the constants: n, 1 / n, n - 1."""
+    found: set[int] = set()
+    for text in {st.expr for program in programs for st in program.statements if st.expr}:
+        for value in _constants(ast.parse(text, mode="eval").body):
+            if 1 / _MOST < value < 1:
+                near = round(1 / value)
+                found |= {near} if abs(value * near - 1) <= _NEAR else set()
+            elif LEAST - 1 <= value < _MOST and value == int(value):
+                found |= {int(value), int(value) + 1}
+    return found
+
+
+def _constants(tree: ast.AST) -> Iterator[float]:
+    """Yield the numbers of an expression that are no sizes and no axes; of roots, whole ones."""
+    value = _value_of(tree)
+    if value is not None:
+        yield value
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+        name, op = tree.func.id, COMPOSITES.get(tree.func.id)
+        given = _value_of(tree.args[0]) if name in ("sqrt", "rsqrt") else None
+        if given is not None:
+            root = math.sqrt(max(given, 0))
+            if root >= 1 and root == int(root):
+                yield root if name == "sqrt" else 1 / root
+        elif name != "size":
+            for argument in tree.args if op is None else tree.args[: op.arity]:
+                yield from _constants(argument)
+    elif isinstance(tree, ast.Subscript):
+        yield from _constants(tree.value)
+    elif isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Pow):
+        yield from () if _value_of(tree.left) is not None else _constants(tree.left)
+    else:
+        for child in ast.iter_child_nodes(tree):
+            yield from _constants(child)
+        if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Div):
+            above, below = _value_of(tree.left), _value_of(tree.right)
+            if above and below:
+                yield above / below
+
+
+def _value_of(tree: ast.AST) -> float | None:
+    """Return the number that a part of an expression is, where it is one of a usual size."""
+    value = tree.value if isinstance(tree, ast.Constant) else None
+    if isinstance(value, str) and value.startswith("0x"):
+        try:
+            return float.fromhex(value)
+        except (ValueError, OverflowError):
+            return None
+    return float(value) if isinstance(value, int | float) and abs(value) < _MOST else None
 
 
 def _integers(tree: ast.AST) -> Iterator[int]:

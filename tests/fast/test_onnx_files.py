@@ -186,7 +186,8 @@ def test_an_operator_that_nobody_knows_is_opaque_where_its_shape_is_stated(
     proto = model([strange, node("y = Relu(t)")], IN, OUT, domains=["my.domain"])
     proto.graph.value_info.append(value("t: f16[M, 4]"))
     (one,) = read_onnx(saved(tmp_path, proto)).opaque
-    assert (one.operator, one.parameters, one.reads) == ("my.domain.Strange", "level=3", ("x",))
+    assert (one.operator, one.reads) == ("my.domain.Strange", ("x",))
+    assert one.parameters == "version=1, level=3 of (#0 f16[M, 4])"
 
 
 def test_products_of_packed_weights_and_attention_with_a_cache_are_opaque(
@@ -202,7 +203,8 @@ def test_products_of_packed_weights_and_attention_with_a_cache_are_opaque(
     imported = read_onnx(saved(tmp_path, proto))
     first, second = imported.opaque
     assert first.operator == "com.microsoft.MatMulNBits"
-    assert first.parameters == "K=16, N=32, bits=4, block_size=16"
+    operands = "(#0 f16[B, S, 16], #1 u8[32, 1, 8], #2 f16[32])"
+    assert first.parameters == f"version=1, K=16, N=32, bits=4, block_size=16 of {operands}"
     assert first.reads == ("x", "b", "s")
     assert (second.operator, second.reads) == ("com.microsoft.GroupQueryAttention", ("q",))
     assert "k: f16[B, S, 32]" in print_program(imported.program)

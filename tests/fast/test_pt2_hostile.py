@@ -64,8 +64,8 @@ def no_shape(changed: dict[str, Any]) -> None:
     del changed["graph_module"]["graph"]["tensor_values"]["silu"]
 
 
-def complex_numbers(changed: dict[str, Any]) -> None:
-    changed["graph_module"]["graph"]["tensor_values"]["silu"]["dtype"] = 10
+def unknown_type(changed: dict[str, Any]) -> None:
+    changed["graph_module"]["graph"]["tensor_values"]["silu"]["dtype"] = 99
 
 
 def negative(changed: dict[str, Any]) -> None:
@@ -107,14 +107,14 @@ def nothing(changed: dict[str, Any]) -> None:
         (cyclic, "(torch.ops.aten.silu.default): reads `silu`, which no earlier node gives"),
         (twice, "(torch.ops.aten.silu.default): `silu` is given twice"),
         (no_shape, "`silu` has no format and shape"),
-        (complex_numbers, "`silu` is of the type number 10"),
+        (unknown_type, "`silu` is of the type number 99"),
         (negative, "a size is -1"),
         (code_as_size, "is no size"),
         (no_result, "the outputs: the result `nowhere` is given by no node"),
         (list_for_text, "`target` is not a text"),
         (two_members, "an argument is no object with one member"),
         (older, "its graph has schema version 7. Version 8 is read (torch 2.8 to 2.13)."),
-        (nothing, "the graph computes nothing"),
+        (nothing, "the graph returns no tensor"),
     ],
 )
 def test_a_damaged_graph_is_one_error_with_its_node(
@@ -191,7 +191,8 @@ def test_an_operator_with_arguments_of_other_kinds_is_opaque(tmp_path: Path) -> 
             node["inputs"][1]["arg"] = {"as_string": "first"}
     found = read_pt2(packed(tmp_path, json.dumps(changed)))
     assert {one.operator for one in found.opaque} == {"aten.transpose"}
-    assert found.opaque[0].parameters == "_, 'first', 2"
+    call = 'aten.transpose.int(self=_, dim0=as_string "first", dim1=as_int 2)'
+    assert found.opaque[0].parameters == call
 
 
 JUNK = (None, True, -1, 3, 2**70, 1.5, "", "x", "silu", [], {}, [1], {"as_int": 3}, "Infinity")

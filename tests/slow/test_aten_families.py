@@ -214,4 +214,4 @@ def test_what_no_row_covers_is_opaque(tmp_path: Path) -> None:
     model = imported(tmp_path, lambda x, i: (torch.cumsum(x * 2, 0), x[i]), (x, i))
     assert [one.operator for one in model.opaque] == ["aten.cumsum", "aten.index"]
     assert model.opaque[0].reads == ("mul",)
-    assert model.program.outputs == ("mul",)
+    assert model.program.outputs == ("cumsum_result", "index_result", "mul")

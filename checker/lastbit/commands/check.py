@@ -1,4 +1,4 @@
-"""`lastbit check`: compare two functions."""
+"""`lastbit check`: compare two functions or models."""
 
 from __future__ import annotations
 
@@ -187,6 +187,12 @@ def command(
         return give(result, shown, outputs, quiet)
     if after is None or emulate:
         raise click.UsageError("Name BEFORE and AFTER, or one function and --compile.")
+    if is_model(before) != is_model(after):
+        model, other = (before, after) if is_model(before) else (after, before)
+        raise click.UsageError(
+            f"{model!r} is a model, and {other!r} is none. "
+            "Both must be models (.pt2, .onnx), or both functions: FILE.py:NAME."
+        )
     if is_model(before) and is_model(after):
         if inputs:
             raise click.UsageError("--input is for functions; a model says what it reads.")

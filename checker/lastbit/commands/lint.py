@@ -1,4 +1,4 @@
-"""`lastbit lint`: judge each transform of a plan."""
+"""`lastbit lint`: judge each transform of a plan, and models as they stand."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _WORD = re.compile(r"(?<!')\b[A-Za-z_]\w*\b(?!\(|=[^=])")
 
 
 def aligned(before: Imported, after: Imported) -> Imported:
-    """Return the second graph in the names of the first; results match by name, else by order.
+    """Return the second graph in the names of the first; results match by name or by order.
 
     Raises:
         InputError: the two have other inputs or another number of results.
@@ -127,7 +127,7 @@ class _Names:
 
     def _results(self) -> None:
         ours, theirs = self.before.results, self.after.results
-        if set(ours) == set(theirs):
+        if self.before.by_name and self.after.by_name and set(ours) == set(theirs):
             theirs = ours
         for old, new in zip(theirs, ours, strict=True):
             self._take(old, new)
@@ -141,20 +141,39 @@ class _Names:
                 self._take(old, by_key[key])
 
     def _opaque(self) -> None:
-        """Match opaque operators whose inputs differ: by operator, parameters and order."""
-        left: dict[tuple[str, str, int], list[Opaque]] = {}
+        """Match opaque operators whose inputs differ: by operator, parameters and order.
+
+        Every value that one reads must be the value that the other reads, or can be compared
+        with it, so that a step says where the two differ.
+        """
+        left: dict[tuple[object, ...], list[Opaque]] = {}
         for one in self.before.opaque:
             if not self.taken.intersection(one.gives):
-                left.setdefault((one.operator, one.parameters, len(one.gives)), []).append(one)
+                left.setdefault(_identity(self.before, one, self.first), []).append(one)
         for one in self.after.opaque:
-            same = left.get((one.operator, one.parameters, len(one.gives)), [])
-            if same and one.gives[0] not in self.found:
-                other = same.pop(0)
+            same = left.get(_identity(self.after, one, self.second), [])
+            if not same or one.gives[0] in self.found:
+                continue
+            other = next((it for it in same if self._reads_match(one, it)), None)
+            if other is not None:
+                same.remove(other)
                 for pair in (
                     *zip(one.gives, other.gives, strict=True),
-                    *zip(one.reads, other.reads, strict=False),
+                    *zip(one.reads, other.reads, strict=True),
                 ):
                     self._take(*pair)
+
+    def _reads_match(self, one: Opaque, other: Opaque) -> bool:
+        new: dict[str, str] = {}
+        for theirs, ours in zip(one.reads, other.reads, strict=True):
+            known = self.found.get(theirs, new.get(theirs))
+            if known is None and ours not in self.taken and ours not in new.values():
+                if not self._alike(ours, theirs):
+                    return False
+                new[theirs] = ours
+            elif known != ours:
+                return False
+        return True
 
     def _same_kind(self, st: Statement) -> bool:
         """Return whether the first graph has a value of this name from the same place."""
@@ -163,7 +182,8 @@ class _Names:
         if other is None or a is None or b is None or name in self.taken:
             return False
         return (
-            (other.expr is None) == (st.expr is None)
+            other.expr is not None
+            and st.expr is not None
             and other.rounding == st.rounding
             and self.before.shapes.get(name) == self.after.shapes.get(name)
             and (a.operator, a.module) == (b.operator, b.module)
@@ -176,6 +196,12 @@ def _form(st: Statement) -> tuple[tuple[str, ...], list[str]] | None:
         return None
     form = _WORD.sub("_", st.expr), str(st.rounding), str(st.acc), str(st.schedule)
     return form, _WORD.findall(st.expr)
+
+
+def _identity(model: Imported, one: Opaque, known: Mapping[str, Statement]) -> tuple[object, ...]:
+    """Return what two opaque operators have in common that give equal results on equal inputs."""
+    given = tuple((model.shapes.get(name), str(known[name].rounding)) for name in one.gives)
+    return one.operator, one.parameters, len(one.reads), given
 
 
 def _keys(model: Imported) -> dict[str, str]:
@@ -248,7 +274,8 @@ def _with_symbols(before: Imported, after: Imported) -> Imported:
     )
     symbols = {new.get(name, name): span for name, span in after.symbols.items()}
     shapes = {name: tuple(map(text, dims)) for name, dims in after.shapes.items()}
-    after = replace(after, shapes=shapes)
+    opaque = tuple(replace(one, parameters=text(one.parameters)) for one in after.opaque)
+    after = replace(after, shapes=shapes, opaque=opaque)
     return replace(after, program=replace(after.program, statements=statements), symbols=symbols)
 
 

@@ -140,6 +140,33 @@ def reduced(word: str, x: str, axes: Sequence[int]) -> str:
     return x
 
 
+def summed(x: str, dims: Sequence[str], axes: Sequence[int]) -> str:
+    """Return a sum over axes as one sum, from the first element to the last; they stay with size 1.
+
+    Libraries add the elements of neighbouring axes up as those of one axis. Of axes that stand
+    apart the last one comes first here: their order is a library's own, and is to meet no other
+    sum by accident.
+
+    Args:
+        x: an expression.
+        dims: its sizes.
+        axes: the axes in order.
+    """
+    long = [axis for axis in axes if dims[axis] != "1"]
+    if len(long) < 2:
+        return reduced("sum", x, long or axes[:1])
+    first, last = long[0], long[-1]
+    rest = [i for i in range(len(dims)) if i not in long]
+    if all(i in long or dims[i] == "1" for i in range(first, last)):
+        order, place = list(range(len(dims))), first
+        flat = (*dims[:first], times(dims[axis] for axis in long), *dims[last + 1 :])
+    else:
+        order, place = [*rest, *reversed(long)], len(rest)
+        flat = (*(dims[i] for i in rest), times(dims[axis] for axis in long))
+    total = f"sum({reshaped(transposed(x, order), flat)}, axis={place})"
+    return reshaped(total, kept(dims, axes))
+
+
 def kept(dims: Sequence[str], axes: Iterable[int]) -> tuple[str, ...]:
     """Return the sizes after a reduction that keeps its axes with size 1."""
     gone = set(axes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lastbit.errors import InputError, Place, Problem
@@ -20,7 +20,15 @@ STORED = {
     "i16": "int32",
     "i32": "int32",
     "i64": "int32",
+    # Nothing is computed with these; a format stands for the bits that opaque operators hand on.
+    "u16": "int32",
+    "u32": "f64",
+    "u64": "f64",
+    "complex32": "f64",
+    "complex64": "f64",
+    "complex128": "f64",
 }
+NO_ARITHMETIC = frozenset(("u16", "u32", "u64", "complex32", "complex64", "complex128"))
 
 
 class ImportedFileError(InputError):
@@ -126,6 +134,8 @@ class Imported:
         shapes: of every value, the size of each axis.
         opaque: the operators that are known by their names only.
         assumed: what the file does not say and the table of operators supplies.
+        by_name: whether its results are known by their names, else by their order.
+        contents: what the file holds of weights: texts that are equal only where the numbers are.
     """
 
     file: str
@@ -139,6 +149,8 @@ class Imported:
     shapes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     opaque: tuple[Opaque, ...] = ()
     assumed: tuple[str, ...] = ()
+    by_name: bool = True
+    contents: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
 
 def is_float(dtype: str) -> bool:

@@ -17,6 +17,7 @@ from lastbit.errors import Place
 from lastbit.expression import parse_expression
 from lastbit.formats import format_of
 from lastbit.importers.imported import NOWHERE, Imported, Opaque, Origin, Value, is_float, stored
+from lastbit.importers.integers import limits
 from lastbit.plan_model import Distribution, Span
 from lastbit.rounding import Overflow, Rounding
 from lastbit.schedule import Schedule, parse_schedule
@@ -103,6 +104,23 @@ class Writer:
         """Begin what a node of the file computes."""
         return Step(self, operator, tuple(outs), place, module)
 
+    def limits(self, x: Value) -> tuple[int, int] | None:
+        """Return the smallest and the largest number that an integer value can be; None: a float.
+
+        Integers that were cast from a narrower type lie in that one.
+        """
+        name, found = x.name, limits(x.dtype)
+        own = limits(self._types.get(name, x.dtype))
+        if found is not None and own is not None:
+            found = max(found[0], own[0]), min(found[1], own[1])
+        while (st := self.statements.get(name)) is not None and st.expr in self.statements:
+            name = st.expr
+            ends = limits(self._types[name])
+            if found is None or ends is None:
+                break
+            found = max(found[0], ends[0]), min(found[1], ends[1])
+        return found
+
     def fresh(self, original: str) -> str:
         """Return a name that no value has yet, as near to the file's as can be."""
         base = name = _word(original)
@@ -121,6 +139,7 @@ class Writer:
         acc: str | None,
         place: Place,
         saturates: bool = False,
+        order: str = ORDER,
     ) -> Value:
         """Write one statement; its result is rounded once to `dtype`, if that is a float.
 
@@ -132,6 +151,7 @@ class Writer:
             acc: the format of the accumulator of its sums; None where it holds none.
             place: the line of the user's source.
             saturates: whether overflow gives the largest finite number.
+            order: the schedule of its sums; what the file does not say is assumed.
         """
         rounding = None
         if dtype != "real" and is_float(dtype):
@@ -140,8 +160,9 @@ class Writer:
         tree: Schedule | None = None
         accumulator: Rounding | None = None
         if acc is not None:
-            tree, accumulator = parse_schedule(ORDER), Rounding.of(format_of(acc))
-            self.assumed[ORDER_ASSUMED] = None
+            tree, accumulator = parse_schedule(order), Rounding.of(format_of(acc))
+            if order == ORDER:
+                self.assumed[ORDER_ASSUMED] = None
         self.statements[name] = Statement(name, rounding, None, expr, accumulator, tree, place)
         self._types[name] = dtype
         self._shapes[name] = tuple(dims)
@@ -241,12 +262,18 @@ class Step:
         return x
 
     def part(
-        self, word: str, expr: str, dtype: str, dims: Sequence[str], acc: str | None = None
+        self,
+        word: str,
+        expr: str,
+        dtype: str,
+        dims: Sequence[str],
+        acc: str | None = None,
+        order: str = ORDER,
     ) -> Value:
         """State a value inside the node, named after its first result and a word."""
         name = self.writer.fresh(f"{self.out.original}__{word}")
         self.writer.origins[name] = Origin(name, self.operator, self.module, self.place)
-        return self.writer.state(name, expr, dtype, dims, acc, self.place)
+        return self.writer.state(name, expr, dtype, dims, acc, self.place, order=order)
 
     def opaque(self, reads: Iterable[Value], parameters: str = "") -> None:
         """State that the node is known by its name only: all results are equal on equal inputs.

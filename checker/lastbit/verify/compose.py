@@ -21,7 +21,7 @@ from lastbit.schedule import Table
 from lastbit.verify.bench import Bench, sampled_sizes
 from lastbit.verify.decide import Decider, Judged, Task
 from lastbit.verify.promises import Varying
-from lastbit.verify.region import Region, inside_of, region_of
+from lastbit.verify.region import Region, inside_of, region_of, why_no_region
 from lastbit.verify.sizing import Instance
 from lastbit.verify.wholes import NO_SPECIAL
 from lastbit.verify.witness import EFFORT
@@ -109,7 +109,7 @@ class Composer:
             return "a step reads what transforms elsewhere change"
         region = region_of(old, new, changed)
         if region is None:
-            return "nothing that the program returns depends on it"
+            return why_no_region(old, changed)
         before = tuple(v for name in region.before.values for v in self.varying[0].get(name, ()))
         after = [
             varying

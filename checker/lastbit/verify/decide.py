@@ -262,8 +262,9 @@ class Decider:
         region = self._region(task.number, self.bench.true, None, extend) if extend else whole
         lengths = {n.length for n in _nodes(region or whole) if isinstance(n, Reduce)}
         part = lengths - {axis.true for axis in task.axes.values()}
-        if part:  # a sum along a part of an axis: any longer axis may be the one
-            lengths |= {a.true for a in task.axes.values() if a.true > min(part)}
+        if part:  # a sum along a part of an axis, any longer one, or along several axes at once
+            sizes = {axis.true for axis in task.axes.values() if axis.true > 1}
+            lengths |= {n for n in sizes if n > min(part) or any(p % n == 0 for p in part)}
         axes = {name: axis.within(lengths) for name, axis in task.axes.items()}
         self.small = instances(axes, self.bench.literals)
         self.witnesses = witness_instances(axes)

@@ -28,7 +28,7 @@ def with_differences(plan: Plan) -> Plan:
     for number, names in enumerate(groups(before, after), 1):
         at = tuple(name for name in names if name in before.nodes) or names
         identity = "difference" if number == 1 else f"difference-{number}"
-        place = plan.after.place(names[0])
+        place = plan.after.place(at[0])
         transforms.append(Transform(identity, _rule(names), at, place=place))
     return replace(plan, transforms=tuple(transforms))
 

@@ -20,7 +20,7 @@ from lastbit.verify.bench import Bench
 from lastbit.verify.compose import Composer, Reach, WholeDecider, groups
 from lastbit.verify.decide import Decider, Judged, Task
 from lastbit.verify.promises import Varying
-from lastbit.verify.region import Region, region_of
+from lastbit.verify.region import Region, region_of, why_no_region
 from lastbit.verify.rename import rename_entry, rename_text, rename_witness
 from lastbit.verify.wholes import Whole, applied_in, bounded, by_law, whole
 
@@ -157,7 +157,7 @@ class Judge:
             self._reaches[number] = Reach.of(program, edits)
         variants, varying = bench.variants(transform)
         if region is None:
-            note = "nothing that the program returns depends on it"
+            note = why_no_region(program, edits)
             return Judged(title, Change.BITWISE, notes=(note,))
         before = tuple(v for name in region.before.values for v in self._varying.get(name, ()))
         after = tuple(v for name in region.after.values for v in self._after.get(name, ()))

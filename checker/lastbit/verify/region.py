@@ -153,3 +153,21 @@ def _ancestors(program: Definitions, name: str) -> set[str]:
                 seen.add(read)
                 queue.append(read)
     return seen - {name}
+
+
+def why_no_region(program: Definitions, edits: Iterable[str]) -> str:
+    """Say why edits change no bits: no result needs them, or results are computed as before.
+
+    Args:
+        program: before the edits.
+        edits: the names that they define; one that is new was written out before.
+    """
+    seen, stack = set(program.outputs), list(program.outputs)
+    while stack:
+        name = stack.pop()
+        more = set(reads(program.nodes[name])) - seen if name in program.nodes else set()
+        seen |= more
+        stack += more
+    if all(name in program.nodes and name not in seen for name in edits):
+        return "nothing that the program returns depends on it"
+    return "what the program returns is computed as before; only values on the way to it differ"

@@ -4,7 +4,8 @@ Graphs are judged at small sizes, several sets of them, with a different size fo
 at least three elements in a block and four blocks along a reduced axis; lengths in rules and
 schedules shrink with the axis that they divide. Since schedules that differ can agree on few
 elements (`seq` and `pairwise(8)` at 8), each reduced symbol is also judged at its true size,
-with the other symbols small. Witnesses are sought from the smallest sizes upwards.
+with the other symbols small. Division by a power of two is exact, so a symbol with a range is also
+judged at small odd sizes in it. Witnesses are sought from the smallest sizes upwards.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ LARGEST_TRUE = 1 << 17  # elements of a reduced axis that are judged at the true
 
 _REDUCED = {0: (12, 24, 36, 48, 60), 1: (8, 16, 20, 28, 32)}
 _PARALLEL = {0: (3, 5, 7, 2, 11), 1: (2, 3, 4, 5, 6)}
+_ODD = (7, 3, 5)
 _WITNESS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 
 
@@ -114,6 +116,7 @@ def instances(axes: Mapping[str, Axis], avoid: Collection[int] = ()) -> list[Ins
     """
     out = [_small(axes, variant, avoid) for variant in (0, 1)]
     small = out[1]
+    out += [_odd(axes, small, turn) for turn in (0, 1) if any(_odds(a) for a in axes.values())]
     ends = [(name, size) for name, axis in axes.items() for size in (axis.true, *axis.ends)]
     for name, size in ends:
         if not axes[name].reduced or size == small.sizes[name]:
@@ -164,6 +167,23 @@ def _small(axes: Mapping[str, Axis], variant: int, avoid: Collection[int]) -> In
             if sizes[name] not in taken:
                 break
         taken.add(sizes[name])
+    return Instance(sizes, factors, "small")
+
+
+def _odds(axis: Axis) -> list[int]:
+    """Return the small odd sizes in the range of an axis that nothing cuts."""
+    if not axis.ends or axis.lengths or axis.counts:
+        return []
+    return [size for size in _ODD if min(axis.ends) <= size <= max(axis.ends)]
+
+
+def _odd(axes: Mapping[str, Axis], small: Instance, turn: int) -> Instance:
+    """Return the small sizes with odd ones for the symbols that have a range."""
+    sizes, factors = dict(small.sizes), dict(small.factors)
+    for number, (name, axis) in enumerate(axes.items()):
+        if odds := _odds(axis):
+            sizes[name] = odds[(number + turn) % len(odds)]
+            factors[name] = Fraction(1)
     return Instance(sizes, factors, "small")
 
 

@@ -18,7 +18,7 @@ from lastbit.importers.aten.pooling import POOLING
 from lastbit.importers.aten.products import PRODUCTS
 from lastbit.importers.aten.sums import SUMS
 from lastbit.importers.aten.views import VIEWS
-from lastbit.importers.imported import Value
+from lastbit.importers.imported import NO_ARITHMETIC, Value
 from lastbit.importers.writer import Step
 
 FAMILIES: Mapping[str, Mapping[str, Operator]] = {
@@ -66,7 +66,14 @@ def find(target: str) -> Operator | None:
     return _rows().get(base_name(target))
 
 
-def apply(step: Step, target: str, args: Sequence[object], keywords: Mapping[str, object]) -> None:
+def apply(
+    step: Step,
+    target: str,
+    args: Sequence[object],
+    keywords: Mapping[str, object],
+    call: str | None = None,
+    more: Sequence[Value] = (),
+) -> None:
     """State what a node computes; an operator that is not covered is opaque.
 
     Args:
@@ -74,10 +81,16 @@ def apply(step: Step, target: str, args: Sequence[object], keywords: Mapping[str
         target: the operator, as torch names it.
         args: positional arguments: values, numbers, sizes, lists of these.
         keywords: arguments by torch's names.
+        call: everything that tells an opaque call from another, but the values that it reads;
+            None: what the arguments say.
+        more: values that the node depends on beside its arguments; with any, it is opaque.
     """
     row = find(target)
     given = {_own(name): value for name, value in keywords.items() if name not in STORAGE}
-    if row is not None:
+    reads = [*_values([*args, *keywords.values()]), *more]
+    dtypes = {x.dtype for x in reads} | {out.dtype for out in step.outs}
+    outside = dtypes & NO_ARITHMETIC
+    if row is not None and not outside and not more:
         before = step.mark()
         try:
             _signature(row).bind(step, *args, **given)
@@ -88,7 +101,9 @@ def apply(step: Step, target: str, args: Sequence[object], keywords: Mapping[str
             step.assume(f"{base_name(target)} is opaque here: {reason}")
         else:
             return
-    step.opaque(_values([*args, *given.values()]), parameters(args, given))
+    if call is None:
+        call = f"{target.removeprefix('torch.ops.')}({parameters(args, keywords)})"
+    step.opaque(reads, call)
 
 
 def _own(name: str) -> str:
@@ -111,7 +126,7 @@ def _values(given: object) -> Iterator[Value]:
 def parameters(args: Sequence[object], keywords: Mapping[str, object]) -> str:
     """Return the arguments that are no values as a text that tells two calls apart."""
     parts = [_shown(arg) for arg in args]
-    parts += [f"{name}={_shown(value)}" for name, value in sorted(keywords.items())]
+    parts += [f"{name}={_shown(value)}" for name, value in keywords.items()]
     return ", ".join(parts)
 
 

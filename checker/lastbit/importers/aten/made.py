@@ -83,7 +83,7 @@ MADE: Table = {
     },
     **{
         f"aten.{name}": Operator(filled(0), "zeros")
-        for name in ["zeros", "zeros_like", "new_zeros"]
+        for name in ["zeros", "zeros_like", "new_zeros", "zero"]
     },
     **{f"aten.{name}": Operator(filled(1), "ones") for name in ["ones", "ones_like", "new_ones"]},
     "aten.scalar_tensor": Operator(filled(None, alone=True), "one number"),

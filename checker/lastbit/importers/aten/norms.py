@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from lastbit.importers.aten.operator import NotCoveredError, Operator, Table, inner
+from lastbit.importers.aten.operator import NotCoveredError, Operator, Table, inner, operand
 from lastbit.importers.aten.sums import moments
-from lastbit.importers.expressions import kept, literal, plain, reduced, reshaped, times
+from lastbit.importers.expressions import kept, literal, plain, reshaped, summed, times
 from lastbit.importers.imported import Size, Value
 from lastbit.importers.writer import Step
 
@@ -25,7 +26,7 @@ def rms_norm(
     axes = list(range(x.rank - len(normalized_shape), x.rank))
     square = step.part("square", f"{x.name} * {x.name}", wide, x.dims)
     count = times(x.dims[axis] for axis in axes)
-    mean = f"{reduced('sum', square.name, axes)} / size({count})"
+    mean = f"{summed(square.name, x.dims, axes)} / size({count})"
     power = step.part("mean", mean, wide, kept(x.dims, axes), wide)
     number = literal(F32_STEP if eps is None else eps, wide)
     scale = step.part("scale", f"rsqrt(round({power.name} + {number}, {wide}))", wide, power.dims)
@@ -125,16 +126,25 @@ def batch_norm_functional(
         step.give("broadcast(0, 0)", number=number)
 
 
+def _converted(step: Step, x: Value) -> Value:
+    """Return a value in the type of the result, which it is brought to before all else."""
+    if operand(x, step.out.dtype) == x.name:  # every value of its type is one of the result's
+        return replace(x, dtype=step.out.dtype)
+    return step.part("cast", x.name, step.out.dtype, x.dims)
+
+
 def softmax(step: Step, x: Value, dim: int, *_: object, **__: object) -> None:
     """State exp(x - max) / sum of these."""
-    axis = x.axis(dim)
-    wide = inner(step.out.dtype if x.dtype != "f64" else x.dtype)
+    x = _converted(step, x)
+    axis, wide = x.axis(dim), inner(x.dtype)
     weight = step.part("weights", f"exp({x.name} - max({x.name}, axis={axis}))", wide, x.dims)
-    step.give(f"{weight.name} / sum({weight.name}, axis={axis})", wide)
+    text = f"{weight.name} / sum({weight.name}, axis={axis})"
+    step.give(text if step.out.dtype == wide else f"round({text}, {wide})", wide)
 
 
 def log_softmax(step: Step, x: Value, dim: int, *_: object, **__: object) -> None:
     """State x - max - log(sum exp(x - max))."""
+    x = _converted(step, x)
     axis, wide = x.axis(dim), inner(x.dtype)
     away = step.part("away", f"{x.name} - max({x.name}, axis={axis})", wide, x.dims)
     weight = f"round(exp({away.name}), {wide})"

@@ -85,6 +85,17 @@ def _integer_kind(dtype: str) -> bool:
     return not is_float(dtype) and dtype != "bool"
 
 
+def number(value: object) -> int | float:
+    """Return an argument that is a number.
+
+    Raises:
+        NotCoveredError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise NotCoveredError(f"{value!r} is no number")
+    return value
+
+
 def operand(x: object, dtype: str, scalar: str | None = None) -> str:
     """Return an argument as it takes part in arithmetic of a type.
 

@@ -2,13 +2,14 @@
 
 torch computes them in float32 (float64 for itself) and rounds once, at the end. Numbers stand in
 float32 beside narrower values; on a CPU `add`, `sub` and comparisons round them to the format of
-the value first. Both were found by running torch 2.13.
+the value first. Both were found by running torch 2.13. Integers of at most 32 bits wrap around.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from lastbit.importers.aten.integral import absolute, add_integers, give_integer, reach, turned
 from lastbit.importers.aten.operator import (
     NotCoveredError,
     Operator,
@@ -16,6 +17,7 @@ from lastbit.importers.aten.operator import (
     Table,
     common,
     inner,
+    number,
     operand,
 )
 from lastbit.importers.expressions import literal
@@ -23,6 +25,7 @@ from lastbit.importers.imported import Value, is_float
 from lastbit.importers.writer import Step
 from lastbit.ops import ELEMENTWISE
 
+_EXACT = frozenset(("neg", "abs", "relu", "sign", "sqrt"))  # or as if rounded once
 MOST_POWER = 8  # of a power that is written out as products
 
 ONE = "computed in f32, rounded once"
@@ -31,10 +34,20 @@ ONE = "computed in f32, rounded once"
 def _function(name: str) -> Operator:
     """Return an operator that is one function of the text form."""
 
-    def build(step: Step, x: Value, **_: object) -> None:
-        step.give(f"{name}({operand(x, step.out.dtype)})")
+    def build(step: Step, x: Value) -> None:
+        step.give(inside(step, f"{name}({operand(x, step.out.dtype)})", name))
 
     return Operator(build, f"{ELEMENTWISE[name][1]}; {ONE}")
+
+
+def inside(step: Step, text: str, name: str) -> str:
+    """Return a function as it is rounded to float32 before it is rounded to a narrower format.
+
+    Of a root, as of + - * /, the second rounding gives what one rounding gives (Figueroa 1995).
+    """
+    wide = inner(step.out.dtype)
+    once = name in _EXACT or wide == step.out.dtype or not is_float(step.out.dtype)
+    return text if once else f"round({text}, {wide})"
 
 
 def _formula(text: str, words: str) -> Operator:
@@ -49,7 +62,9 @@ def _formula(text: str, words: str) -> Operator:
 def _opaque_function(name: str) -> Operator:
     """Return an elementwise operator that is known by its name only."""
 
-    def build(step: Step, x: Value, *others: object, **_: object) -> None:
+    def build(step: Step, x: Value, *others: object, **more: object) -> None:
+        if more:  # another function for each value of them
+            raise NotCoveredError(f"it is given {', '.join(sorted(more))}")
         dtype = common(x, *others)
         xs = ", ".join(operand(one, dtype) for one in (x, *others) if one is not None)
         step.give(f"opaque('{name}', {xs})")
@@ -72,8 +87,11 @@ def add(step: Step, x: Value, other: object, *, alpha: Scalar = 1, sign: str = "
     """State x + alpha * other; with alpha it is one fused multiply-add."""
     scalar = _scalar_format(step, common(x, other), other)
     a, b = _pair(step, x, other, scalar)
+    if not is_float(step.out.dtype):
+        add_integers(step, (a, b), (x, other), number(alpha) * (1 if sign == "+" else -1))
+        return
     if alpha != 1:
-        b = f"{b} * {literal(_number(alpha), scalar or inner(common(x, other)))}"
+        b = f"{b} * {literal(number(alpha), scalar or inner(common(x, other)))}"
     step.give(f"{a} {sign} {b}")
 
 
@@ -87,19 +105,20 @@ def rsub(step: Step, x: Value, other: object, alpha: Scalar = 1) -> None:
     if alpha != 1:
         raise NotCoveredError("alpha is not 1")
     b, a = _pair(step, x, other, _scalar_format(step, common(x, other), other))
+    if not is_float(step.out.dtype):
+        add_integers(step, (a, b), (other, x), -1)
+        return
     step.give(f"{a} - {b}")
-
-
-def _number(value: object) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise NotCoveredError(f"{value!r} is no number")
-    return value
 
 
 def mul(step: Step, x: Value, other: object) -> None:
     """State x * other."""
     a, b = _pair(step, x, other)
-    step.give(f"{a} * {b}")
+    if is_float(step.out.dtype):
+        step.give(f"{a} * {b}")
+        return
+    products = [one * two for one in reach(step, x) for two in reach(step, other)]
+    give_integer(step, f"{a} * {b}", (min(products), max(products)), "mul", a, b)
 
 
 def div(step: Step, x: object, other: object, *, rounding_mode: str | None = None) -> None:
@@ -117,7 +136,7 @@ def div(step: Step, x: object, other: object, *, rounding_mode: str | None = Non
 
 
 def _opaque_pair(name: str) -> Callable[..., None]:
-    def build(step: Step, x: object, other: object, **_: object) -> None:
+    def build(step: Step, x: object, other: object) -> None:
         a, b = _pair(step, x, other)
         step.give(f"opaque('{name}', {a}, {b})")
 
@@ -138,7 +157,13 @@ def power(step: Step, x: object, exponent: object) -> None:
         _opaque_pair("pow")(step, x, exponent)
         return
     a = operand(x, common(x, exponent))
-    e = float(_number(exponent))
+    e = float(number(exponent))
+    if not is_float(step.out.dtype):
+        ends = [end**2 for end in reach(step, x)]
+        if e not in (1, 2):
+            raise NotCoveredError("a power of integers")
+        give_integer(step, a if e == 1 else f"{a} ** 2", (-max(ends), max(ends)), "pow_2", a)
+        return
     if e in (0.5, -0.5):
         step.give(f"{'sqrt' if e > 0 else 'rsqrt'}({a})")
     elif e == 3 and step.out.dtype in ("f32", "f64", "bf16", "f16"):
@@ -152,8 +177,7 @@ def power(step: Step, x: object, exponent: object) -> None:
     elif e.is_integer() and 4 <= e <= MOST_POWER:
         step.give(f"{a} ** {int(e)}")
     else:
-        number = literal(_number(exponent), inner(x.dtype))
-        step.give(f"opaque('pow', {a}, {number})")
+        step.give(f"opaque('pow', {a}, {literal(number(exponent), inner(x.dtype))})")
 
 
 def _compare(form: str) -> Operator:
@@ -203,7 +227,7 @@ def masked_fill(step: Step, x: Value, mask: Value, value: object) -> None:
 def gelu(step: Step, x: Value, *, approximate: str = "none") -> None:
     """State gelu, by erf or by tanh."""
     name = "gelu_tanh" if approximate == "tanh" else "gelu"
-    step.give(f"{name}({operand(x, step.out.dtype)})")
+    step.give(inside(step, f"{name}({operand(x, step.out.dtype)})", name))
 
 
 def clamp_max(step: Step, x: Value, max: object) -> None:  # noqa: A002  torch's name
@@ -213,7 +237,7 @@ def clamp_max(step: Step, x: Value, max: object) -> None:  # noqa: A002  torch's
 
 def leaky_relu(step: Step, x: Value, negative_slope: Scalar = 0.01) -> None:
     """State x, and slope * x below 0."""
-    slope = literal(_number(negative_slope), inner(x.dtype))
+    slope = literal(number(negative_slope), inner(x.dtype))
     step.give(f"select(0 < {x.name}, {x.name}, {x.name} * {slope})")
 
 
@@ -221,7 +245,7 @@ def softplus(step: Step, x: Value, beta: Scalar = 1, threshold: Scalar = 20) -> 
     """State log(1 + exp(x)), and x above the threshold."""
     if beta != 1:
         raise NotCoveredError("beta is not 1")
-    limit = literal(_number(threshold), inner(x.dtype))
+    limit = literal(number(threshold), inner(x.dtype))
     step.give(f"select({limit} < {x.name}, {x.name}, softplus({x.name}))")
 
 
@@ -232,7 +256,13 @@ def logical_not(step: Step, x: Value) -> None:
 
 def bitwise_not(step: Step, x: Value) -> None:
     """State the complement, of truth values or integers."""
-    step.give(f"{x.name} == 0" if x.dtype == "bool" else f"-1 - {x.name}")
+    most = 2 ** int(x.dtype[1:]) - 1 if x.dtype[0] == "u" else -1
+    step.give(f"{x.name} == 0" if x.dtype == "bool" else f"{most} - {x.name}")
+
+
+def square(step: Step, x: Value) -> None:
+    """State x * x."""
+    mul(step, x, x)
 
 
 def _truth(form: str) -> Callable[..., None]:
@@ -246,8 +276,10 @@ def _truth(form: str) -> Callable[..., None]:
 
 def addcmul(step: Step, x: Value, tensor1: Value, tensor2: Value, *, value: Scalar = 1) -> None:
     """State x + value * tensor1 * tensor2."""
-    number = "" if value == 1 else f"{literal(_number(value), inner(step.out.dtype))} * "
-    step.give(f"{x.name} + {number}{tensor1.name} * {tensor2.name}")
+    if not is_float(step.out.dtype):
+        raise NotCoveredError("the values are integers")
+    factor = "" if value == 1 else f"{literal(number(value), inner(step.out.dtype))} * "
+    step.give(f"{x.name} + {factor}{tensor1.name} * {tensor2.name}")
 
 
 _COMPARISONS = {
@@ -276,7 +308,9 @@ POINTWISE: Table = {
     "aten.trunc": _formula("select($ < 0, -floor(-$), floor($))", "the integer towards 0"),
     "aten.fmod": Operator(_opaque_pair("fmod"), f"opaque, by element; {ONE}"),
     "aten.pow": Operator(power, "squares round once, cubes twice; roots; other powers opaque"),
-    "aten.square": _formula("$ * $", "x * x"),
+    "aten.square": Operator(square, f"x * x; {ONE}"),
+    "aten.neg": Operator(turned, "-x; exact, integers modulo 2**bits"),
+    "aten.abs": Operator(absolute, "|x|; exact, integers modulo 2**bits"),
     "aten.reciprocal": _formula("1 / $", "1 / x"),
     "aten.addcmul": Operator(addcmul, f"x + value * a * b; {ONE}"),
     "aten.hardswish": _formula(
@@ -304,8 +338,6 @@ POINTWISE: Table = {
     **{
         f"aten.{name}": _function(name)
         for name in [
-            "neg",
-            "abs",
             "sqrt",
             "rsqrt",
             "exp",

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lastbit.importers.aten.operator import NotCoveredError, Operator, Table, inner
-from lastbit.importers.expressions import kept, literal, reduced, reshaped, shaped, times
+from lastbit.importers.aten.operator import NotCoveredError, Operator, Table, inner, operand
+from lastbit.importers.expressions import kept, literal, reduced, reshaped, shaped, summed, times
 from lastbit.importers.imported import Value, is_float
+from lastbit.importers.integers import wraps
 from lastbit.importers.writer import Step
 
 Axes = Sequence[int] | int | None
 
+MOMENTS = "lanes(3)"  # the order of the sums of a variance
+MOMENTS_ASSUMED = f"the sums of a variance add in an order of their own (`{MOMENTS}`)"
 MOST_CHOICES = 16  # k of a top-k that is written as k choices
 
 
@@ -25,41 +28,62 @@ def axes_of(x: Value, dim: Axes) -> list[int]:
     return sorted({x.axis(axis) for axis in ([dim] if isinstance(dim, int) else dim)})
 
 
-def accumulator(x: Value) -> str | None:
-    """Return the format that sums of a value are added up in; integers are exact."""
-    return inner(x.dtype) if is_float(x.dtype) else None
+def _terms(step: Step, x: Value) -> tuple[str, str | None]:
+    """Return the terms of a sum, and the format that they are added up in.
+
+    torch brings them to the type of the result (`dtype=`) before it adds.
+    """
+    dtype = step.out.dtype
+    if not is_float(dtype):
+        if is_float(x.dtype):
+            raise NotCoveredError(f"{x.dtype} becomes {dtype} before the sum")
+        if wraps(dtype):
+            raise NotCoveredError(f"a sum in {dtype} may wrap around")
+        return x.name, None
+    return operand(x, dtype), inner(dtype)
 
 
-def total(step: Step, x: Value, dim: Axes = None, *_: object, **__: object) -> None:
-    """State the sum along axes."""
+def total(
+    step: Step, x: Value, dim: Axes = None, keepdim: bool = False, *, dtype: object = None
+) -> None:
+    """State the sum along axes, of terms in the type of the result."""
     axes = axes_of(x, dim)
-    acc = accumulator(x) or (inner(step.out.dtype) if is_float(step.out.dtype) else None)
-    text = shaped(reduced("sum", x.name, axes), kept(x.dims, axes), step.out.dims)
+    terms, acc = _terms(step, x)
+    text = shaped(summed(terms, x.dims, axes), kept(x.dims, axes), step.out.dims)
     step.give(text, acc if axes else None)
 
 
-def mean(step: Step, x: Value, dim: Axes = None, *_: object, **__: object) -> None:
-    """State the sum over the number of elements, both in float32."""
+def mean(
+    step: Step, x: Value, dim: Axes = None, keepdim: bool = False, *, dtype: object = None
+) -> None:
+    """State the sum over the number of elements, both in float32, or float64 for itself."""
     axes = axes_of(x, dim)
+    terms, acc = _terms(step, x)
     count = times(x.dims[axis] for axis in axes)
-    quotient = f"{reduced('sum', x.name, axes)} / size({count})"
-    wide = inner(x.dtype)
+    quotient = f"{summed(terms, x.dims, axes)} / size({count})"
+    wide = inner(step.out.dtype)
     if step.out.dtype != wide:
         quotient = f"round({quotient}, {wide})"
     text = shaped(quotient, kept(x.dims, axes), step.out.dims)
-    step.give(text, accumulator(x) if axes else None)
+    step.give(text, acc if axes else None)
 
 
 def moments(step: Step, x: Value, axes: Sequence[int], unbiased: float = 0) -> tuple[Value, Value]:
-    """State mean and variance in float32, in two passes, axes kept with size 1."""
+    """State mean and variance in float32, in two passes, axes kept with size 1.
+
+    torch updates both with every element (Welford). The sums stand here in an order of their own,
+    so that a variance that a program writes out has other bits, as it has in torch.
+    """
+    step.assume(MOMENTS_ASSUMED)
     wide = inner(x.dtype)
     dims, count = kept(x.dims, axes), times(x.dims[axis] for axis in axes)
-    middle = step.part("mean", f"{reduced('sum', x.name, axes)} / size({count})", wide, dims, wide)
+    mean = f"{summed(x.name, x.dims, axes)} / size({count})"
+    middle = step.part("mean", mean, wide, dims, wide, MOMENTS)
     away = step.part("away", f"{x.name} - {middle.name}", wide, x.dims)
     divisor = f"size({count})" if unbiased == 0 else f"(size({count}) - {literal(unbiased)})"
     square = f"round({away.name} * {away.name}, {wide})"
-    spread = f"{reduced('sum', square, axes)} / {divisor}"
-    return middle, step.part("variance", spread, wide, dims, wide)
+    spread = f"{summed(square, x.dims, axes)} / {divisor}"
+    return middle, step.part("variance", spread, wide, dims, wide, MOMENTS)
 
 
 def _correction(correction: float | None, unbiased: bool | None) -> float:
@@ -156,7 +180,7 @@ def norm(step: Step, x: Value, ord: object = 2, dim: Axes = None, *_: object, **
     if ord not in (2, None):
         raise NotCoveredError(f"the norm of order {ord}")
     axes, wide = axes_of(x, dim), inner(x.dtype)
-    square = reduced("sum", f"round({x.name} * {x.name}, {wide})", axes)
+    square = summed(f"round({x.name} * {x.name}, {wide})", x.dims, axes)
     step.give(reshaped(f"sqrt({square})", step.out.dims), wide)
 
 

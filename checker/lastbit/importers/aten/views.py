@@ -16,6 +16,7 @@ from lastbit.importers.expressions import (
     transposed,
 )
 from lastbit.importers.imported import Size, Value, is_float
+from lastbit.importers.integers import wrapped
 from lastbit.importers.writer import Step
 
 SATURATING = ("e4m3fn", "e5m2")  # formats whose casts saturate, from torch 2.13 on
@@ -210,12 +211,19 @@ def convert(step: Step, x: Value, *_: object, **__: object) -> None:
         step.give(x.name, saturates=to in SATURATING and step.writer.saturates)
     elif to == "bool":
         step.give(f"1 - ({x.name} == 0)")
-    elif is_float(x.dtype):
-        step.give(f"select({x.name} < 0, -floor(-{x.name}), floor({x.name}))")
-    elif x.dtype == "bool" or int(to[1:]) >= int(x.dtype[1:]):
-        step.give(x.name)
+    elif is_float(x.dtype):  # -0.5 gives 0, not -0.0; what does not fit gives any number
+        step.give(f"opaque('to_{to}', {x.name})")
+    elif fits := wrapped(x.name, to, step.writer.limits(x)):
+        step.give(fits)
     else:
         raise NotCoveredError(f"{x.dtype} may not fit into {to}")
+
+
+def copied(step: Step, x: Value, src: Value, non_blocking: bool = False) -> None:
+    """State a value of the same shape in the place of another."""
+    if src.dims != step.out.dims:
+        raise NotCoveredError("what is copied has another shape")
+    convert(step, src)
 
 
 def kept(step: Step, x: Value, p: float = 0.5, train: bool = False) -> None:
@@ -238,6 +246,7 @@ def unfolded(step: Step, x: Value, dimension: int, size: int, step_: int) -> Non
 
 
 _MOVES = "moves values"
+_CASTS = "a cast: one rounding; from floats to integers opaque, by element"
 
 VIEWS: Table = {
     **{
@@ -307,7 +316,7 @@ VIEWS: Table = {
     ),
     "aten.unfold": Operator(unfolded, _MOVES),
     **{
-        f"aten.{name}": Operator(convert, "a cast: one rounding")
+        f"aten.{name}": Operator(convert, _CASTS)
         for name in [
             "to",
             "_to_copy",
@@ -319,5 +328,6 @@ VIEWS: Table = {
             "_cast_Float",
         ]
     },
-    "prims.convert_element_type": Operator(convert, "a cast: one rounding"),
+    "aten.copy": Operator(copied, "a cast: one rounding, in place"),
+    "prims.convert_element_type": Operator(convert, _CASTS),
 }

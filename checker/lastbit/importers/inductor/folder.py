@@ -120,6 +120,9 @@ def graph_folders(path: str) -> list[GraphFolder]:
             if len(found) > MOST_GRAPHS:
                 remedy = "Name the folder of one graph."
                 raise ImportedFileError(path, f"there are more than {MOST_GRAPHS} graphs", remedy)
+    if not found and Path(path).suffix.lower() in (".pt2", ".onnx"):
+        message = f"this is a folder, no model, and no folder in it holds {READABLE}"
+        raise ImportedFileError(path, message, f"Name a model's file, or a debug folder. {HOW}")
     if not found:
         raise ImportedFileError(path, f"no folder in it holds {READABLE}", HOW)
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lastbit.importers.imported import Value, is_float
 from lastbit.importers.onnx.constants import Number, literal
 from lastbit.importers.onnx.model import Node, printable
+from lastbit.importers.onnx.opaque import parameters
 from lastbit.importers.writer import Out, Step
 
 if TYPE_CHECKING:
@@ -30,11 +31,13 @@ class Operand:
         value: how expressions read it; None for what is no tensor of numbers.
         sizes: of a list of integers that depends on sizes only, each as an expression of symbols.
         numbers: of a small constant.
+        kind: type and shape of what has sizes or numbers, as a text.
     """
 
     value: Value | None
     sizes: tuple[str, ...] | None = None
     numbers: tuple[Number, ...] | None = None
+    kind: str = ""
 
 
 class Call:
@@ -206,6 +209,10 @@ class Call:
         for name, out in zip(names, outs, strict=True):
             self.importer.operands[name] = Operand(writer.values[out.original])
 
+    def limits(self, x: Value) -> tuple[int, int] | None:
+        """Return the smallest and the largest number that an integer can be; None: a float."""
+        return self.importer.writer.limits(x)
+
     def assume(self, text: str) -> None:
         """Note what the file does not say."""
         self.importer.writer.assumed[text] = None
@@ -218,8 +225,8 @@ class Call:
 
     @property
     def parameters(self) -> str:
-        """Return the attributes as a text, in the order of their names."""
-        return self.importer.attributes_text(self.node)
+        """Return version, attributes and operands as a text."""
+        return parameters(self.importer, self.node)
 
     def _step(self, original: str, dtype: str, dims: Dims) -> Step:
         outs = [Out(original, dtype, tuple(dims))]
@@ -235,7 +242,7 @@ def of_sizes(sizes: tuple[str, ...], dims: tuple[str, ...], dtype: str) -> Opera
     if len(sizes) == 1:
         text = literal(numbers[0]) if numbers else f"size({sizes[0]})"
         value = Value(text, dtype, dims)
-    return Operand(value, sizes, numbers)
+    return Operand(value, sizes, numbers, f"{dtype}[{', '.join(dims)}]")
 
 
 def of_numbers(numbers: tuple[Number, ...], dims: tuple[str, ...], dtype: str) -> Operand:
@@ -245,4 +252,4 @@ def of_numbers(numbers: tuple[Number, ...], dims: tuple[str, ...], dtype: str) -
         whole = [n for n in numbers if isinstance(n, Fraction) and n.denominator == 1]
         sizes = tuple(str(n) for n in whole) if len(whole) == len(numbers) else None
     value = Value(literal(numbers[0]), dtype, dims) if len(numbers) == 1 else None
-    return Operand(value, sizes, numbers)
+    return Operand(value, sizes, numbers, f"{dtype}[{', '.join(dims)}]")

@@ -109,7 +109,8 @@ def compare(
     for step in _opaque(before, after, steps):
         steps.append(step)
         findings.append(Finding(OPAQUE_CODE, "error", step.title, step.location, step.id))
-    findings += _about_run(runs, after)
+    decided = any(step.change != "bitwise" for step in steps)
+    findings += _about_run(runs, before, after, decided)
     findings += _about_models(before, after)
     return Result.of("check", steps, findings, environment(seed, today))
 
@@ -150,18 +151,28 @@ def _about_models(before: Imported, after: Imported) -> Iterator[Finding]:
         if names:
             message = f"known by their names only: {names}"
             yield Finding(OPAQUE_CODE, "note", message, Location(model.file))
-    assumed = dict.fromkeys((*before.assumed, *after.assumed))
-    if assumed:
-        yield Finding(ASSUMED_CODE, "note", "; ".join(assumed), Location(after.file))
+        if model.assumed:
+            message = "; ".join(model.assumed)
+            yield Finding(ASSUMED_CODE, "note", message, Location(model.file))
 
 
-def _about_run(runs: Runs | None, after: Imported) -> Iterator[Finding]:
+def _about_run(
+    runs: Runs | None, before: Imported, after: Imported, decided: bool
+) -> Iterator[Finding]:
+    """Yield what the runs say of the results; bits that nothing explains are an error."""
+    code = DIFFERENCE_CODES[Change.UNKNOWN]
+    for name in () if runs is None or decided else runs.other_bits():
+        message = (
+            f"run as it stands, {before.file} gives other bits for `{name}` than this file, and "
+            "nothing that was compared differs: what makes them is not known"
+        )
+        yield Finding(code, "error", message, Location(after.file))
     for name in () if runs is None else runs.differs:
         message = (
             f"the first model, run whole, gives other bits for `{name}` than this file: it is not "
             "what ONNX Runtime makes of it here"
         )
-        yield Finding(DIFFERENCE_CODES[Change.UNKNOWN], "warning", message, Location(after.file))
+        yield Finding(code, "warning", message, Location(after.file))
 
 
 def _judged(region: Region, seed: int) -> Judged:

@@ -8,7 +8,7 @@ was absorbed by a fused operator.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lastbit.errors import InputError, Place, Problem
@@ -68,6 +68,8 @@ def aligned(before: Imported, after: Imported) -> Imported:
         program=replace(
             program, statements=statements, outputs=tuple(dict.fromkeys([*wanted, *outputs]))
         ),
+        weights={names.get(name, name): original for name, original in after.weights.items()},
+        contents={names.get(name, name): held for name, held in after.contents.items()},
         results=tuple(names.get(name, name) for name in after.results),
         origins={names.get(name, name): origin for name, origin in after.origins.items()},
         opaque=tuple(_renamed_opaque(one, names) for one in after.opaque),
@@ -84,8 +86,11 @@ def _check(before: Imported, after: Imported) -> None:
         other = first.get(st.name)
         if other is None and st.name in after.weights:
             continue  # one that was computed from others; what reads it is another function
-        if other is None or other.expr is not None or other.dims != st.dims:
-            message = f"{before.file} has no input `{st.name}` of this shape"
+        weight = st.name in after.weights  # one of another type holds other numbers
+        same = other is not None and (weight or other.rounding == st.rounding)
+        if not same or other is None or other.expr is not None or other.dims != st.dims:
+            what = "type and shape" if other is not None and other.dims == st.dims else "shape"
+            message = f"{before.file} has no input `{st.name}` of this {what}"
             problems.append(Problem(message, "Both read the same inputs.", Place(after.file)))
     missing = [name for name in before.results if name not in after.results]
     if missing:
@@ -97,20 +102,43 @@ def _check(before: Imported, after: Imported) -> None:
 
 
 def _renames(before: Imported, after: Imported) -> dict[str, str]:
-    """Return new names for opaque results that are not those of the first model."""
+    """Return new names for weights and opaque results that are not those of the first model."""
     known = {
-        name: (one.operator, one.parameters, one.reads)
+        name: (one.operator, one.parameters, one.reads, number)
         for one in before.opaque
-        for name in one.gives
+        for number, name in enumerate(one.gives)
     }
     first = {st.name for st in before.program.statements}
-    names: dict[str, str] = {}
+    names = {name: _fresh(f"{name}_after", first) for name in other_weights(before, after)}
     for one in after.opaque:
         reads = tuple(names.get(name, name) for name in one.reads)
-        for name in one.gives:
-            if name in first and known.get(name) != (one.operator, one.parameters, reads):
+        for number, name in enumerate(one.gives):
+            facts = one.operator, one.parameters, reads, number
+            if name in first and known.get(name) != facts:
                 names[name] = _fresh(f"{name}_after", first)
     return names
+
+
+def other_weights(before: Imported, after: Imported) -> list[str]:
+    """Return the inputs of both programs that the files do not hold the same numbers of.
+
+    Raises:
+        InputError: a file cannot be read any more.
+    """
+    given = {name for one in (*before.opaque, *after.opaque) for name in one.gives}
+    first, second = (
+        {st.name for st in model.program.statements if st.expr is None} - given
+        for model in (before, after)
+    )
+    return [
+        name
+        for name in sorted(first & second)
+        if _held(before.contents.get(name)) != _held(after.contents.get(name))
+    ]
+
+
+def _held(content: Callable[[], str] | None) -> str:
+    return "" if content is None else content()
 
 
 def _fresh(name: str, taken: set[str]) -> str:

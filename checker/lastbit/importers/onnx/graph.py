@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from lastbit import graph
@@ -13,6 +14,12 @@ from lastbit.expression import parse_expression
 from lastbit.importers.imported import Imported, ImportedFileError, Value
 from lastbit.importers.onnx.call import Call, NotModelledError, Operand, of_numbers
 from lastbit.importers.onnx.constants import numbers
+from lastbit.importers.onnx.contents import (
+    Content,
+    bytes_content,
+    tensor_content,
+    weight_content,
+)
 from lastbit.importers.onnx.functions import Functions
 from lastbit.importers.onnx.library import load_onnx
 from lastbit.importers.onnx.model import (
@@ -22,8 +29,8 @@ from lastbit.importers.onnx.model import (
     ValueInfo,
     Weight,
     printable,
-    text_of,
 )
+from lastbit.importers.onnx.opaque import first_result, operands
 from lastbit.importers.onnx.renames import Renames, kept_in_narrow
 from lastbit.importers.onnx.table import find
 from lastbit.importers.writer import Out, Writer
@@ -58,6 +65,7 @@ class Importer:
         self.originals: Mapping[str, str] = renames.originals
         self.narrowed: Mapping[str, tuple[str, str]] = renames.narrowed
         self.weights: dict[str, str] = {}
+        self.contents: dict[str, Content] = {}
         self.symbols: dict[str, str] = {}
         self._inferred: dict[str, ValueInfo] | None = None
 
@@ -84,6 +92,7 @@ class Importer:
         batch = self.symbols.get(first) if isinstance(first, str) else None
         results = [info.name for info in self.model.outputs]
         made = self.writer.imported(results, spans, batch, self.weights)
+        made = replace(made, contents=self.contents)
         self._check_shapes(made)
         return made
 
@@ -178,7 +187,8 @@ class Importer:
             weight = self.model.weights[name]
             dims = tuple(map(str, weight.info.dims or ()))
             try:
-                known = numbers(weight.tensor, weight.info.type)
+                dense = weight.sparse is None
+                known = numbers(weight.tensor, weight.info.type) if dense else None
             except ValueError as error:
                 raise self._error(f"the weight `{printable(name)}` {error}") from None
             if known is None:
@@ -196,7 +206,7 @@ class Importer:
         found = self.operand(name)
         if found.value is None and name in self.model.weights:
             value = self._weight(name, self.model.weights[name])
-            found = self.operands[name] = Operand(value, found.sizes, found.numbers)
+            found = self.operands[name] = replace(found, value=value)
         return found.value
 
     def _weight(self, name: str, weight: Weight) -> Value | None:
@@ -205,16 +215,20 @@ class Importer:
         if not _readable(dtype):
             return None
         narrow = kept_in_narrow(self.model, name, weight)
-        original, stored = narrow if narrow else (name, dtype)
+        original, stored = (narrow.name, narrow.type) if narrow else (name, dtype)
         if original in self.model.weights and original != name:
             value = self.value(original)
             return None if value is None else Value(value.name, dtype, dims)
         value = self.writer.input(Out(original, stored, dims))
         self.weights[value.name] = name
+        held = partial(weight_content, self.model, weight)
+        if narrow:
+            held = partial(bytes_content, narrow.type, dims, narrow.data)
+        self.contents[value.name] = held
         return Value(value.name, dtype, dims)
 
-    def declare(self, name: str, dtype: str, dims: Sequence[str]) -> None:
-        """Declare a constant of many numbers as an input.
+    def declare(self, name: str, dtype: str, dims: Sequence[str], tensor: Any) -> None:
+        """Declare a constant of many numbers, a TensorProto, as an input.
 
         Raises:
             NotModelledError: it holds no numbers that an input can have.
@@ -223,6 +237,7 @@ class Importer:
             raise NotModelledError(f"it is of type {dtype}")
         value = self.writer.input(Out(name, dtype, tuple(dims)))
         self.weights[value.name] = name
+        self.contents[value.name] = partial(tensor_content, self.model.file, tensor)
         self.operands[name] = Operand(value)
 
     def _input_dims(self, info: ValueInfo) -> tuple[str, ...]:
@@ -281,23 +296,6 @@ class Importer:
                 return load_onnx().helper.get_attribute_value(given)
         return default
 
-    def attributes_text(self, node: Node) -> str:
-        """Return the attributes of a node as a text, those included that have their defaults."""
-        onnx = load_onnx()
-        found: dict[str, str] = {}
-        version = self.model.opsets.get(node.domain, 1)
-        if onnx.defs.has(node.op, node.domain):
-            try:
-                schema = onnx.defs.get_schema(node.op, version, node.domain)
-            except Exception:  # of a version that onnx does not know
-                schema = onnx.defs.get_schema(node.op, node.domain)
-            for name, attribute in schema.attributes.items():
-                if attribute.default_value.name:
-                    found[name] = _attribute_text(onnx, attribute.default_value)
-        for given in node.proto.attribute:
-            found[text_of(given.name)] = _attribute_text(onnx, given)
-        return ", ".join(f"{printable(name)}={found[name]}" for name in sorted(found))
-
     # What is not modelled.
 
     def _opaque(self, call: Call, why: str) -> None:
@@ -305,18 +303,13 @@ class Importer:
         node = call.node
         names = [name for name in node.gives if name]
         infos = [self._known(name) for name in names]
-        reads = []
-        for name in dict.fromkeys((*filter(None, node.reads), *captured(node.proto))):
-            if name in self.operands or name in self.model.weights:
-                value = self.value(name)
-                if value is not None and value.name in self.writer.statements:
-                    reads.append(value)
+        reads, _ = operands(self, node)
         dims, dtypes = [], []
         for name, info in zip(names, infos, strict=True):
             if info is not None and info.dims is not None and _readable(info.type):
                 dims.append(tuple(self._dim(d, name, i) for i, d in enumerate(info.dims)))
                 dtypes.append(info.type)
-            elif name == node.gives[0] and (like := _first_result(call)) is not None:
+            elif name == node.gives[0] and (like := first_result(self, node)) is not None:
                 dims.append(like.dims)
                 dtypes.append(like.dtype)
             else:
@@ -346,48 +339,3 @@ class Importer:
 
 def _readable(dtype: str) -> bool:
     return dtype in READABLE or dtype in WHOLE
-
-
-# Operators of com.microsoft whose first result has the shape of their first operand.
-_LIKE_FIRST = frozenset(
-    ("GroupQueryAttention", "MultiHeadAttention", "RotaryEmbedding", "BiasAdd", "BiasSoftmax")
-)
-
-
-def _first_result(call: Call) -> Value | None:
-    """Return the type and sizes of the first result of an opaque operator, where they are known."""
-    if not call.has(0):
-        return None
-    if call.node.op in _LIKE_FIRST:
-        return call.x(0)
-    columns = call.attribute("N")
-    if call.node.op in ("MatMulNBits", "MatMulBnb4") and isinstance(columns, int) and columns > 0:
-        x = call.x(0)
-        return Value("", x.dtype, (*x.dims[:-1], str(columns)))
-    return None
-
-
-def _attribute_text(onnx: Any, attribute: Any) -> str:
-    value = onnx.helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
-        return printable(value.decode("utf-8", "replace"))
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple) and all(isinstance(v, int | float) for v in value):
-        return str(list(value))
-    digest = blake2b(attribute.SerializeToString(deterministic=True), digest_size=8)
-    return digest.hexdigest()
-
-
-def captured(proto: Any) -> list[str]:
-    """Return the names that the subgraphs of a node read, those of their own values included."""
-    found: dict[str, None] = {}
-    stack = [a.g for a in proto.attribute if a.HasField("g")]
-    stack += [graph for a in proto.attribute for graph in a.graphs]
-    while stack:
-        graph = stack.pop()
-        for node in graph.node:
-            found.update(dict.fromkeys(filter(None, map(text_of, node.input))))
-            stack += [a.g for a in node.attribute if a.HasField("g")]
-        found.update(dict.fromkeys(text_of(value.name) for value in graph.output))
-    return list(found)

@@ -70,11 +70,15 @@ class Weight:
         info: its type and shape.
         tensor: the TensorProto, with its data where that is small.
         span: where its raw data stands in the file, if it was left out.
+        lacking: a digest of its typed data, if that was left out.
+        sparse: the SparseTensorProto, if it is one; `tensor` is then what is not zero.
     """
 
     info: ValueInfo
     tensor: Any
     span: tuple[int, int] | None = None
+    lacking: bytes = b""
+    sparse: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -98,6 +98,9 @@ class Runs:
         sizes: a size for each symbol of the first model's file; others are 4.
         seed: selects the inputs.
 
+    Attributes:
+        differs: results on which the first model, run whole now, differs from the second.
+
     Raises:
         InputError: a model cannot be run.
     """
@@ -120,6 +123,16 @@ class Runs:
         return tuple(
             name
             for name, array in whole.items()
+            if name not in second or array.tobytes() != second[name].tobytes()
+        )
+
+    def other_bits(self) -> tuple[str, ...]:
+        """Return the results on which the two models differ, both run whole as they stand."""
+        first = run_whole(self.files[0], self.inputs, "disabled")
+        second = self.values[1]
+        return tuple(
+            name
+            for name, array in first.items()
             if name not in second or array.tobytes() != second[name].tobytes()
         )
 

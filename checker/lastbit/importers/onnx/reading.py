@@ -30,7 +30,7 @@ from lastbit.importers.onnx.model import (
     printable,
     text_of,
 )
-from lastbit.importers.onnx.wire import WireError, strip
+from lastbit.importers.onnx.wire import Stripped, WireError, strip
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
@@ -53,7 +53,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         proto.ParseFromString(stripped.model)
     except Exception:  # of protobuf, whose versions raise errors of their own
         raise error_about(file, "the file is no ONNX model", MAKE) from None
-    reader = _Reader(file, proto, stripped.spans)
+    reader = _Reader(file, proto, stripped)
     model = reader.model()
     if reader.problems:
         raise InputError(reader.problems)
@@ -63,8 +63,8 @@ def read_model(path: str | os.PathLike[str]) -> Model:
 class _Reader:
     """Turns a ModelProto into records, and collects what is wrong with it."""
 
-    def __init__(self, file: str, proto: Any, spans: Mapping[str, tuple[int, int]]) -> None:
-        self.file, self.proto, self.spans = file, proto, spans
+    def __init__(self, file: str, proto: Any, stripped: Stripped) -> None:
+        self.file, self.proto, self.stripped = file, proto, stripped
         self.problems: list[Problem] = []
 
     def _report(self, message: str, remedy: str = MAKE, place: Place | None = None) -> None:
@@ -101,13 +101,14 @@ class _Reader:
             self._check_shape(info)
             if tensor.external_data:
                 self._check_external(tensor)
-            yield info.name, Weight(info, tensor, self.spans.get(info.name))
+            span = self.stripped.spans.get(info.name)
+            yield info.name, Weight(info, tensor, span, self.stripped.lacking.get(info.name, b""))
         for sparse in graph.sparse_initializer:
             tensor = sparse.values
             kind = TYPES.get(tensor.data_type, "")
             info = ValueInfo(text_of(tensor.name), kind, tuple(sparse.dims))
             self._check_shape(info)
-            yield info.name, Weight(info, tensor)
+            yield info.name, Weight(info, tensor, sparse=sparse)
 
     def _check_external(self, tensor: Any) -> None:
         """Refuse data outside the model's folder, though it is not opened here."""

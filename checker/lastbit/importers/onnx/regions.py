@@ -16,6 +16,7 @@ from lastbit.errors import LastbitError
 from lastbit.expression import parse_expression
 from lastbit.graph import View, native_rounding
 from lastbit.importers.imported import Imported
+from lastbit.importers.onnx.contents import EXTERNAL
 from lastbit.importers.onnx.shrinking import shrinkable
 from lastbit.plan_model import Plan
 from lastbit.statement import Statement
@@ -174,7 +175,7 @@ class _Pair:
         if given:
             why = f"`{given[0]}` is given by an opaque operator in one model only"
         elif foreign:
-            why = f"`{foreign[0]}` is given in one model only"
+            why = self._why_foreign(foreign[0])
         elif missing or not shared:
             what = f"`{missing[0]}`" if missing else "no result of it"
             why = f"{what} is not in both models"
@@ -183,6 +184,30 @@ class _Pair:
             return Region(tuple(names), shared, None, why, key)
         plan = self._plan(names, outside, shared)
         return Region(tuple(names), shared, plan, "", key)
+
+    def _why_foreign(self, name: str) -> str:
+        """Say why a value that only one model has is not one of the other."""
+        side = next(i for i, table in enumerate(self.tables) if name in table)
+        opaque = next((one for one in self.models[side].opaque if name in one.gives), None)
+        if opaque is not None:
+            which = ("first", "second")[side]
+            return (
+                f"`{name}`, in the {which} model, is given by {opaque.operator}, which is known by "
+                "its name only; the other model has none with the same attributes and operands"
+            )
+        origin = self.models[side].origins.get(name)
+        original = origin.original if origin is not None else name
+        others = {o.original: n for n, o in self.models[1 - side].origins.items()}
+        other = self.tables[1 - side].get(others.get(original, ""))
+        held = self.models[side].contents.get(name)
+        theirs = None if other is None else self.models[1 - side].contents.get(other.name)
+        if other is None or other.expr is not None or (held is None and theirs is None):
+            return f"`{name}` is given in one model only"
+        if held is None or theirs is None:
+            return f"`{original}` is a constant in one model and an input in the other"
+        if EXTERNAL in held() or EXTERNAL in theirs():
+            return f"`{original}` may hold other numbers: it lies in another file, not opened here"
+        return f"`{original}` holds other numbers in the two models"
 
     def _given_once(self, name: str) -> bool:
         """Return whether a value is computed in one model, and given in the other."""

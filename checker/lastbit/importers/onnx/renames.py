@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from dataclasses import dataclass
 
 from lastbit.importers.onnx.model import TYPES, Model, Weight, raw_data
 
@@ -52,15 +53,24 @@ class Renames:
                 self.narrowed[name] = onto[name]
 
 
-def kept_in_narrow(model: Model, name: str, weight: Weight) -> tuple[str, str] | None:
-    """Return the name and the format of the weight that a converted one was made from.
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """The weight that a converted one was made from: name, type, and data in little-endian."""
+
+    name: str
+    type: str
+    data: bytes
+
+
+def kept_in_narrow(model: Model, name: str, weight: Weight) -> Narrow | None:
+    """Return the weight that a converted one was made from.
 
     Returns:
         None where the name does not say so, a number of the weight is no binary16, or the file
         holds the other weight with other numbers.
     """
     prefix = next((p for p in CONVERTED if name.startswith(p)), None)
-    if prefix is None or weight.info.type != "f32":
+    if prefix is None or weight.info.type != "f32" or weight.sparse is not None:
         return None
     base = name.removeprefix(prefix)
     narrow = _as_f16(model, weight)
@@ -69,7 +79,7 @@ def kept_in_narrow(model: Model, name: str, weight: Weight) -> tuple[str, str] |
     other = model.weights.get(base)
     if other is not None and (other.info.type != "f16" or narrow != _raw(model, other, 2)):
         return None
-    return base, "f16"
+    return Narrow(base, "f16", narrow)
 
 
 def _as_f16(model: Model, weight: Weight) -> bytes | None:

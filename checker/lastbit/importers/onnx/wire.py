@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 MOST_NODES = 100_000
 MOST_WEIGHTS = 100_000
@@ -39,13 +40,13 @@ class Stripped:
     Attributes:
         model: the bytes that remain, a ModelProto.
         spans: where the raw data of an initializer stands that was left out, by name: (start, end).
-        lacking: initializers whose data was left out, and is not raw.
+        lacking: a digest of the data that was left out and is not raw, by initializer.
         nodes: the number of nodes of the graph.
     """
 
     model: bytes = b""
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
-    lacking: set[str] = field(default_factory=set)
+    lacking: dict[str, bytes] = field(default_factory=dict)
     nodes: int = 0
 
 
@@ -112,20 +113,21 @@ def _graph(data: memoryview, start: int, end: int, out: Stripped, budget: _Budge
 def _tensor(data: memoryview, start: int, end: int, out: Stripped, budget: _Budget) -> bytes:
     """Return an initializer without its data."""
     parts: list[bytes] = []
-    name, raw, other = "", None, False
+    name, raw, other = "", None, None
     for number, at, body, stop in _fields(data, start, end, budget):
         if number == _RAW:
             raw = body, stop
         elif number in _DATA:
-            other = True
+            other = other or blake2b(digest_size=16)
+            other.update(data[at:stop])
         else:
             parts.append(bytes(data[at:stop]))
             if number == _NAME:
                 name = str(data[body:stop], "utf-8", "replace")
     if raw is not None:
         out.spans[name] = raw
-    elif other:
-        out.lacking.add(name)
+    elif other is not None:
+        out.lacking[name] = other.digest()
     return b"".join(parts)
 
 

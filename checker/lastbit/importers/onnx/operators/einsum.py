@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lastbit.importers.expressions import broadcast_dims, reduced, reshaped, transposed
+from lastbit.importers.expressions import broadcast_dims, reshaped, summed, transposed
 from lastbit.importers.imported import Value
 from lastbit.importers.onnx.call import Call, NotModelledError
 from lastbit.importers.onnx.operators.elementwise import Build
@@ -30,18 +30,18 @@ def einsum(call: Call) -> None:
         raise NotModelledError("its equation has other axes than its operands")
     if len(set(out)) != len(out):
         raise NotModelledError("a label of its result is repeated")
-    summed = [label for label in dict.fromkeys("".join(labels)) if label not in out]
-    order = [*out, *summed]
+    contracted = [label for label in dict.fromkeys("".join(labels)) if label not in out]
+    order = [*out, *contracted]
     sizes: dict[str, str] = {}
     for label, x in zip(labels, xs, strict=True):
         sizes.update(zip(label, x.dims, strict=True))
     parts = [_placed(x, label, order) for label, x in zip(labels, xs, strict=True)]
     product = " * ".join(parts)
     dims = tuple(sizes[label] for label in out)
-    if not summed:
+    if not contracted:
         call.give(product, broadcast_dims(dims))
         return
-    total = reduced("sum", product, range(len(out), len(order)))
+    total = summed(product, [sizes[label] for label in order], range(len(out), len(order)))
     call.give(reshaped(total, dims), dims, acc=accumulator(call, xs[0].dtype))
 
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from lastbit.importers.expressions import broadcast_dims
 from lastbit.importers.imported import Value, is_float
+from lastbit.importers.integers import wrapped
 from lastbit.importers.onnx import sizes
 from lastbit.importers.onnx.call import Call, NotModelledError
 from lastbit.importers.onnx.constants import cast as cast_number
@@ -14,6 +15,7 @@ from lastbit.importers.onnx.constants import literal
 from lastbit.importers.onnx.model import TYPES
 
 Build = Callable[[Call], None]
+Ends = tuple[int, int]
 
 # Formats all values of which another format holds.
 _WITHIN = {
@@ -53,7 +55,46 @@ def infix(sign: str) -> Build:
         a, b = call.x(0), call.x(1)
         if sign == "/" and not is_float(a.dtype):
             raise NotModelledError("integers are divided")
-        call.give(f"{a.name} {sign} {b.name}", _dims(a, b))
+        text = f"{a.name} {sign} {b.name}"
+        if not is_float(a.dtype):
+            text = _integer(call, text, _ends(sign, call.limits(a), call.limits(b)), a.dtype)
+        call.give(text, _dims(a, b))
+
+    return build
+
+
+def _integer(call: Call, text: str, ends: Ends | None, dtype: str) -> str:
+    """Return an expression of integers in the range of their type, modulo 2**bits.
+
+    Raises:
+        NotModelledError: no exact number holds what it may be.
+    """
+    found = wrapped(text, dtype, ends)
+    if found is None:
+        raise NotModelledError(f"the product of {dtype} may wrap around")
+    return found
+
+
+def _ends(sign: str, a: Ends | None, b: Ends | None) -> Ends | None:
+    """Return the smallest and the largest result of integer arithmetic."""
+    if a is None or b is None:
+        return None
+    if sign == "*":
+        products = [one * two for one in a for two in b]
+        return min(products), max(products)
+    return (a[0] + b[0], a[1] + b[1]) if sign == "+" else (a[0] - b[1], a[1] - b[0])
+
+
+def signed(word: str) -> Build:
+    """Return neg or abs."""
+
+    def build(call: Call) -> None:
+        x = call.x()
+        ends, text = call.limits(x), f"{word}({x.name})"
+        if ends is not None:
+            turned = -ends[1], max(-ends[0], ends[1])
+            text = _integer(call, text, turned, x.dtype)
+        call.give(text, x.dims)
 
     return build
 
@@ -71,7 +112,7 @@ def function(word: str) -> Build:
 def negate(call: Call) -> None:
     """Give -x."""
     if not sizes.negated(call):
-        function("neg")(call)
+        signed("neg")(call)
 
 
 def reciprocal(call: Call) -> None:
@@ -138,7 +179,13 @@ def power(call: Call) -> None:
     x, n = call.x(0), call.number(1)
     if n is None or not isinstance(n, Fraction):
         raise NotModelledError("the power is no constant")
-    if n == Fraction(1, 2):
+    if not is_float(x.dtype):
+        if n != 2:
+            raise NotModelledError("a power of integers")
+        ends = call.limits(x)
+        text = _integer(call, f"{x.name} ** 2", _ends("*", ends, ends), x.dtype)
+        call.give(text, x.dims)
+    elif n == Fraction(1, 2):
         call.give(f"sqrt({x.name})", x.dims)
     elif n == Fraction(-1, 2):
         call.give(f"rsqrt({x.name})", x.dims)
@@ -191,7 +238,8 @@ def _cast(call: Call, to: str) -> None:
         call.give(f"1 - ({x.name} == 0)", x.dims, to)
     elif not is_float(to):
         if not is_float(x.dtype):
-            raise NotModelledError(f"{x.dtype} becomes {to}")
+            call.give(_integer(call, x.name, call.limits(x), to), x.dims, to)
+            return
         cut = f"select({x.name} < 0, ceil({x.name}), floor({x.name}))"
         call.give(cut, x.dims, to)
     elif to in _ROUNDED_TO_8_BITS and call.attribute("saturate", 1):
@@ -226,6 +274,7 @@ OPERATORS: dict[str, tuple[Build, str]] = {
     "Max": (joined("maximum"), "the largest; NaN if one is"),
     "Min": (joined("minimum"), "the smallest; NaN if one is"),
     "Neg": (negate, "-x"),
+    "Abs": (signed("abs"), "|x|"),
     "Reciprocal": (reciprocal, "1 / x"),
     "Pow": (power, "x to a constant power: -8 to 8, a half"),
     "Clip": (clip, "x limited to [min, max]"),
@@ -246,7 +295,6 @@ OPERATORS: dict[str, tuple[Build, str]] = {
     **{
         op: (function(word), f"{word}(x), rounded once")
         for op, word in {
-            "Abs": "abs",
             "Ceil": "ceil",
             "Cos": "cos",
             "Erf": "erf",

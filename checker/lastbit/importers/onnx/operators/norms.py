@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastbit.importers.expressions import kept, reduced, reshaped, times
+from lastbit.importers.expressions import kept, reshaped, summed, times
 from lastbit.importers.imported import Value
 from lastbit.importers.onnx.call import Call, NotModelledError
 from lastbit.importers.onnx.constants import cast, exact, literal
@@ -23,7 +23,7 @@ def stash_type(call: Call, x: Value) -> str:
 
 def mean(call: Call, word: str, text: str, x: Value, axes: tuple[int, ...], wide: str) -> Value:
     """State the mean of an expression over some axes, rounded to a type."""
-    total = f"{reduced('sum', text, axes)} / size({times(x.dims[a] for a in axes)})"
+    total = f"{summed(text, x.dims, axes)} / size({times(x.dims[a] for a in axes)})"
     return call.part(word, total, kept(x.dims, axes), wide, acc=accumulator(call, wide))
 
 

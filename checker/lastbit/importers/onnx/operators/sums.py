@@ -11,10 +11,12 @@ from lastbit.importers.expressions import (
     product_text,
     reduced,
     reshaped,
+    summed,
     times,
     transposed,
 )
 from lastbit.importers.imported import Value, is_float
+from lastbit.importers.integers import wraps
 from lastbit.importers.onnx import sizes
 from lastbit.importers.onnx.call import Call, NotModelledError
 from lastbit.importers.onnx.constants import cast, exact, literal
@@ -142,7 +144,10 @@ def reduction(word: str, before: str = "{x}", after: str = "{x}") -> Build:
             call.alias(x)
             return
         dims = kept(x.dims, axes)
-        text = reduced(word, before.format(x=x.name), axes)
+        if word == "sum" and (wraps(x.dtype) or (not is_float(x.dtype) and after != "{x}")):
+            raise NotModelledError(f"a sum in {x.dtype} may wrap around, or is divided")
+        taken = before.format(x=x.name)
+        text = summed(taken, x.dims, axes) if word == "sum" else reduced(word, taken, axes)
         count = times(x.dims[axis] for axis in axes)
         text = after.format(x=text, n=f"size({count})")
         if not call.attribute("keepdims", 1):
@@ -218,7 +223,7 @@ def global_average(call: Call) -> None:
     """Give the mean over all axes behind the channels."""
     x = call.x()
     axes = tuple(range(2, x.rank))
-    text = reduced("sum", x.name, axes)
+    text = summed(x.name, x.dims, axes)
     count = times(x.dims[2:])
     dims = kept(x.dims, axes)
     call.give(f"{text} / size({count})", dims, acc=accumulator(call, x.dtype))

@@ -238,7 +238,7 @@ def constant(call: Call) -> None:
 
 def _weight(call: Call, tensor: object, dtype: str, dims: Sequence[str]) -> None:
     """Declare a constant of many numbers as an input."""
-    call.importer.declare(call.node.gives[0], dtype, dims)
+    call.importer.declare(call.node.gives[0], dtype, dims, tensor)
 
 
 def constant_of_shape(call: Call) -> None:
