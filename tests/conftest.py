@@ -1,7 +1,8 @@
-"""What all tests share: one thread for matrix libraries, as the command line sets it; fixtures."""
+"""What all tests share: one thread for matrix libraries, as in the command; fixtures."""
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,9 @@ import pytest
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# A job in the background of a shell ignores interrupts, and so would what tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
