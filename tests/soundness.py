@@ -18,7 +18,7 @@ from lastbit.rounding import Rounding
 from lastbit.schedule import parse_schedule
 from lastbit.verify.classify import Case, classify
 from lastbit.verify.region import Region
-from lastbit.verify.witness import not_apart, run
+from lastbit.verify.runs import not_apart, run
 
 POLICY_OF = {
     Change.REASSOCIATION: Policy.BITS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lastbit.graph import Graph, Map, topological
+from lastbit.graph import Graph, Map, View, topological
 from lastbit.interpret.evaluate import evaluate
 from lastbit.interpret.field import FieldDomain
 from lastbit.interpret.field_values import FINITE, UNDEFINED, Residue
@@ -75,6 +75,7 @@ def agree(
     draws = max(draws, 3) if signs else draws
     most = PATIENCE * ENOUGH if signs else MOST_DRAWS
     elements = done = 0
+    unseen = _joined(before, after)
     for draw in range(most):
         domain = FieldDomain(FIELDS[draw % len(FIELDS)], seed + draw, compares)
         known: dict[bytes, Residue] = {}
@@ -87,13 +88,33 @@ def agree(
             if not same:
                 return Agreement(False, x.hint or y.hint, draw + 1, elements)
             counts.append(compared)
+        unseen = {key for key in unseen if _is_undefined(known[key])}
         elements += sum(counts)
         done += all(counts)
-        if done >= draws and elements >= least:
+        if done >= draws and elements >= least and not unseen:
             return Agreement(True, False, draw + 1, elements)
         if draw + 1 == ENOUGH and not elements:
             break
     return Agreement(False, True, draw + 1, elements)
+
+
+def _joined(*graphs: Graph) -> set[bytes]:
+    """Return the values that are joined to others, such as images to their frames.
+
+    Each must be seen: what a result shows of the others says nothing of it.
+    """
+    return {
+        x.key
+        for graph in graphs
+        for node in topological(graph.results)
+        if isinstance(node, View) and len(node.xs) > 1
+        for x in node.xs
+    }
+
+
+def _is_undefined(x: Residue) -> bool:
+    """Return whether no element is defined."""
+    return x.special is not None and bool(np.all(x.special == UNDEFINED))
 
 
 def _same(x: Residue, y: Residue) -> tuple[bool, int]:
@@ -107,7 +128,7 @@ def _same(x: Residue, y: Residue) -> tuple[bool, int]:
     if np.any(defined & (cx != cy)):
         return False, 0
     finite = defined & (cx == FINITE)
-    compared = int((defined & ~finite).sum())
+    compared = int((defined & ~finite).sum()) if defined.all() else 0  # else all that was seen
     decided = False
     for a, b in ((x.p, y.p), (x.q, y.q)):
         if a is not None and b is not None:

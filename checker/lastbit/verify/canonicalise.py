@@ -24,6 +24,7 @@ from fractions import Fraction
 
 from lastbit.choices import choice_of, is_index
 from lastbit.graph import (
+    Const,
     Graph,
     Map,
     Node,
@@ -34,7 +35,9 @@ from lastbit.graph import (
     const,
     topological,
 )
+from lastbit.reals import named
 from lastbit.rounding import Rounding
+from lastbit.verify.choosing import without_rounding_of_chosen
 from lastbit.verify.closed_sums import closes, leaves, rebuilt, terms
 from lastbit.verify.laws import (
     INVERSE,
@@ -44,6 +47,7 @@ from lastbit.verify.laws import (
     merged_view,
     never_below,
     power_of_two,
+    root_constant,
     scaled_constant,
     scaled_rounding,
     scaled_sum,
@@ -149,6 +153,8 @@ class _Canonicaliser:
                 return self._choice(node, xs[0])
             case View():
                 return self._view(node, xs)
+            case Const(value=str(name)) if isinstance(value := named(name), Fraction):
+                return Scaled(ONE, Const(value, shape=node.shape))
         return Scaled(ONE, node)
 
     # Factors
@@ -227,9 +233,11 @@ class _Canonicaliser:
         return _scaled(x.factor / y.factor, out)
 
     def _root(self, fn: str, x: Scaled) -> Scaled:
-        """sqrt(4^j * x) = 2^j * sqrt(x)."""
+        """sqrt(4^j * x) = 2^j * sqrt(x); the root of a constant that is a square is a constant."""
         if x.factor < 0:
             return Scaled(ONE, apply(fn, self._node(x)))
+        if (known := root_constant(fn, x.core)) is not None:
+            return Scaled(ONE, known)
         root = square_part(x.factor)
         rest = self._node(Scaled(x.factor / root**2, x.core))
         return Scaled(root if fn == "sqrt" else 1 / root, apply(fn, rest))
@@ -353,7 +361,8 @@ class _Canonicaliser:
 
     def _round(self, x: Scaled, rounding: Rounding) -> Scaled:
         core = without_root_of_square(x.core, rounding, self._digits)
-        x = Scaled(x.factor, without_double_rounding(core, rounding, self._digits))
+        core = without_double_rounding(core, rounding, self._digits)
+        x = Scaled(x.factor, without_rounding_of_chosen(core, rounding, self._digits))
         factor, operand, inner = self._pulled(x, lambda f: scaled_rounding(rounding, f))
         out = Round(self._opened(operand, inner), inner)
         if operand.key in self._opposite and scaled_rounding(inner, -ONE) == inner:

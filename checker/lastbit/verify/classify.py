@@ -18,6 +18,7 @@ from lastbit.interpret.policy import Policy
 from lastbit.verify.agree import Agreement, agree
 from lastbit.verify.canonicalise import canonical
 from lastbit.verify.exhaust import exhausted
+from lastbit.verify.folding import folded
 from lastbit.verify.orders import in_order
 from lastbit.verify.region import Region
 from lastbit.verify.witness import EFFORT, Found, Kept, Search
@@ -79,7 +80,7 @@ class _Field:
     tick: Callable[[], None] | None
     draws: int = 0
     found: dict[Policy, Agreement] = field(default_factory=dict)
-    canonical: dict[int, tuple[Graph, Graph]] = field(default_factory=dict)
+    canonical: dict[tuple[int, bool], tuple[Graph, Graph]] = field(default_factory=dict)
 
     def agrees(self, policy: Policy) -> Agreement:
         """Return whether both sides agree in every case; the first disagreement otherwise."""
@@ -94,7 +95,8 @@ class _Field:
                 continue
             last = self._agree(case.region.before, case.region.after, policy, case.true)
             if not last.equal:
-                last = self._agree(*self._canonical(number), policy, case.true)
+                forms = self._canonical(number, policy == Policy.BITS)
+                last = self._agree(*forms, policy, case.true)
             if not last.equal:
                 return last
         return last
@@ -104,11 +106,15 @@ class _Field:
         self.draws += found.draws
         return found
 
-    def _canonical(self, number: int) -> tuple[Graph, Graph]:
-        if number not in self.canonical:
+    def _canonical(self, number: int, bits: bool) -> tuple[Graph, Graph]:
+        """Return the canonical forms of a case; with constants computed where bits are meant."""
+        key = number, bits
+        if key not in self.canonical:
             region = self.cases[number].region
-            self.canonical[number] = canonical(region.before), canonical(region.after)
-        return self.canonical[number]
+            sides = region.before, region.after
+            before, after = map(folded, sides) if bits else sides
+            self.canonical[key] = canonical(before), canonical(after)
+        return self.canonical[key]
 
 
 def within(cases: Sequence[Case], policy: Policy, seed: int = 0) -> bool:
@@ -150,12 +156,12 @@ def classify(
         # The sides disagree under `doubtful`, the next stricter policy, if a witness says so.
         # Under ROUND the field tells multisets of terms apart whose exact sums are equal.
         doubtful = Policy.REAL if agreed is None else Policy(agreed + 1)
-        search = Search(doubtful, effort, seed)
+        search = Search(doubtful, effort, seed, effort)
         found = search.run(regions, rounds=2 if doubtful == Policy.REAL else 3)
         tried += search.ordinary
         certain = not field_.agrees(doubtful).hint
         if found is None and certain:
-            longer = Search(doubtful, LONGER * effort, seed + 1)
+            longer = Search(doubtful, LONGER * effort, seed + 1, effort)
             found = longer.run(regions, rounds=10 * LONGER)
             tried += longer.ordinary
         if found is not None:

@@ -268,6 +268,7 @@ class WholeDecider(Decider):
 
     # The steps have been judged by themselves, and bound what they do together.
     effort = EFFORT // 8
+    largest = EFFORT // 8
     special_sizes = 1
     most_special = 1 << 9
 

@@ -2,103 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from math import prod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from lastbit.change import Change
 from lastbit.definitions import Definitions
 from lastbit.errors import InputError, LastbitError
-from lastbit.formats import bits_text
-from lastbit.graph import Node, Reduce, native_rounding, topological
+from lastbit.graph import Node, Reduce, topological
 from lastbit.interpret.policy import Policy
-from lastbit.plan_model import Plan, Transform
-from lastbit.printing import print_graph
-from lastbit.records import (
-    DomainEntry,
-    Drift,
-    Evidence,
-    Program,
-    Promise,
-    Witness,
-    WitnessInput,
-    hex_of,
-)
+from lastbit.plan_model import Plan
+from lastbit.records import Promise
 from lastbit.rule import RejectedError, Value
 from lastbit.verify.bench import Bench
-from lastbit.verify.classify import ASSUMES, CHANGE_OF, Case, Verdict, classify, within
-from lastbit.verify.domain import Misbehaviour, misbehaviours
-from lastbit.verify.drift import measure
+from lastbit.verify.classify import CHANGE_OF, Case, Verdict, classify, within
+from lastbit.verify.counted import Judging
+from lastbit.verify.domain import misbehaviours
+from lastbit.verify.judged import Judged, Task
 from lastbit.verify.promises import Varying, promises_of
+from lastbit.verify.recording import entry_of, evidence_of, witness_of
 from lastbit.verify.region import Region, region_of
-from lastbit.verify.sizing import Axis, Instance, instances, witness_instances
+from lastbit.verify.sampling import sampled_drift
+from lastbit.verify.sizing import Instance, instances, witness_instances
 from lastbit.verify.trees import same_trees
-from lastbit.verify.witness import EFFORT, Found, cost_of
+from lastbit.verify.witness import EFFORT, LARGEST, cost_of
+
+__all__ = ["MOST_ELEMENTS", "Decider", "Judged", "Task"]
 
 MOST_VARIANTS = 8  # parameter values over a symbol's range that are judged
 MOST_FOLLOWED = 3  # steps by which a region is followed further into the program
 MOST_NODES = 4000  # nodes of a region that is judged at a true size
 MOST_ELEMENTS = 1 << 22  # elements of a region that is judged in the field
-MANY_NODES = 200  # nodes of a region of which fewer outputs are sampled
-FEW_OUTPUTS = 1 << 8  # sampled outputs of a region with very long sums
-MOST_TERMS = 1 << 24  # terms of scheduled sums that are added for one sample
-SMALL_OUTPUTS = 1 << 12  # sampled outputs of a region with a scheduled sum
-MANY_OUTPUTS = 1 << 18  # sampled outputs of an elementwise region
-MOST_INPUTS = 1 << 21  # elements of the inputs of a region in which drift is measured
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A transform that can be applied, and the region that it changes.
-
-    Attributes:
-        number: its place in the plan.
-        transform: the transform.
-        title: one sentence in the user's words.
-        region: the region at the plan's sizes.
-        axes: the size symbols as the transform and the program cut them.
-        variants: the parameters over the ranges of the symbols.
-        varying: the parameters of schedules that depend on a size, before and after.
-    """
-
-    number: int
-    transform: Transform
-    title: str
-    region: Region
-    axes: Mapping[str, Axis]
-    variants: list[dict[str, Value]]
-    varying: tuple[tuple[Varying, ...], tuple[Varying, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What was found out about a transform.
-
-    Attributes:
-        title: one sentence in the user's words.
-        change: the kind of change.
-        outputs: the names of the region's results.
-        domain: classes of inputs on which one side misbehaves.
-        promises: each promise before and after.
-        drift: how far apart, or None.
-        witness: an input that shows the kind, or None.
-        evidence: what decided.
-        notes: further sentences.
-        rejected: why the rule cannot be applied; empty where it can.
-        same_as: the number of an earlier transform on an equal region.
-    """
-
-    title: str
-    change: Change
-    outputs: tuple[str, ...] = ()
-    domain: tuple[DomainEntry, ...] = ()
-    promises: Mapping[str, Promise] = field(default_factory=dict)
-    drift: Drift | None = None
-    witness: Witness | None = None
-    evidence: tuple[Evidence, ...] = ()
-    notes: tuple[str, ...] = ()
-    rejected: str = ""
-    same_as: int | None = None
 
 
 class Decider:
@@ -112,6 +45,7 @@ class Decider:
     """
 
     effort = EFFORT  # elements evaluated in each search for a witness
+    largest = LARGEST  # elements of one run of a region in which a witness is sought
     special_sizes = 3  # sizes at which special inputs are tried
     most_special = 1 << 13  # elements of a region that is put to special inputs
 
@@ -164,18 +98,23 @@ class Decider:
         )
         drift = None
         if self.drift and worst.change != Change.BITWISE:
-            drift, note = self._drift(number, whole, given, extend)
+            drift, note = sampled_drift(
+                self.bench,
+                self._region(number, self.bench.true, given, extend) or whole,
+                lambda instance: self._region(number, instance, given, extend),
+                self.seed,
+            )
             notes += [note] if note else []
         true = self._region(number, self.bench.true, given, extend) or whole
         return Judged(
             task.title,
             worst.change,
             true.outputs,
-            tuple(self._entry(m) for m in domain),
+            tuple(entry_of(self.plan, m) for m in domain),
             self._promises(small, task.varying),
             drift,
-            None if worst.witness is None else self._witness(worst.witness, worst.change),
-            (_evidence(worst),),
+            None if worst.witness is None else witness_of(self.plan, worst.witness, worst.change),
+            (evidence_of(worst),),
             tuple(notes),
         )
 
@@ -206,7 +145,7 @@ class Decider:
         number, given = task.number, task.variants[0]
         small = self._region(number, self.small[0], given, extend)
         regions = self._regions(number, self.witnesses[:2], given, extend)
-        domain = tuple(self._entry(m) for m in misbehaviours(regions, change))
+        domain = tuple(entry_of(self.plan, m) for m in misbehaviours(regions, change))
         promises = self._promises(small, task.varying)
         return Judged(task.title, change, task.region.outputs, domain, promises)
 
@@ -284,14 +223,7 @@ class Decider:
             if extend == 0 and self._same_trees(task, parameters, cases):
                 at = (*(case.sizes for case in cases), self.bench.true.sizes)
                 return Verdict(Change.BITWISE, "law", at, 0, None, "equal trees"), 0
-            sizes = tuple(self.witnesses)
-            witnesses = (
-                Case(dict(instance.sizes), region)
-                for instance in sizes
-                if (region := self._region(number, instance, parameters, extend)) is not None
-                and cost_of(region) <= self.effort
-            )
-            verdict = classify(cases, witnesses, self.seed, self.effort, self.tick)
+            verdict = self._judged(number, parameters, extend, cases)
             if first is None:
                 first = verdict
             if verdict.change not in (Change.MATH, Change.UNKNOWN):
@@ -302,6 +234,32 @@ class Decider:
             detail = "no small size meets the rule's requirements, or the program cannot shrink"
             return Verdict(Change.UNKNOWN, "sampled", (), 0, None, detail), 0
         return first, 0
+
+    def _judged(
+        self, number: int, parameters: Mapping[str, Value], extend: int, cases: list[Case]
+    ) -> Verdict:
+        """Classify cases; where a size is also a number in them, as that number counts."""
+
+        def region_at(instance: Instance) -> Region | None:
+            return self._region(number, instance, parameters, extend)
+
+        def classified(cases: Sequence[Case], sizes: Iterable[Instance]) -> Verdict:
+            made = ((one, region_at(one)) for one in sizes)
+            witnesses = (
+                Case(dict(one.sizes), region)
+                for one, region in made
+                if region is not None and cost_of(region) <= self.largest
+            )
+            return classify(cases, witnesses, self.seed, self.effort, self.tick)
+
+        judging = Judging(
+            region_at,
+            lambda sizes: self._cases(number, parameters, extend, sizes),
+            classified,
+            self.bench.axes,
+            self.seed,
+        )
+        return judging.verdict(cases, self.small, self.witnesses)
 
     def _same_trees(self, task: Task, parameters: Mapping[str, Value], cases: list[Case]) -> bool:
         """Return whether only the writing of schedules changes, where sums have one length each."""
@@ -323,9 +281,10 @@ class Decider:
         number: int,
         parameters: Mapping[str, Value],
         extend: int,
+        sizes: Iterable[Instance] | None = None,
     ) -> list[Case]:
         cases = []
-        for instance in self.small:
+        for instance in self.small if sizes is None else sizes:
             region = self._region(number, instance, parameters, extend)
             if region is None:
                 continue
@@ -349,129 +308,6 @@ class Decider:
             name: Promise(before[0], after[0], after[1] or before[1])
             for name, (before, after) in found.items()
         }
-
-    def _drift(
-        self, number: int, whole: Region, given: Mapping[str, Value] | None, extend: int
-    ) -> tuple[Drift | None, str]:
-        """Measure drift on sampled outputs: reduced axes at their true sizes."""
-        whole = self._region(number, self.bench.true, given, extend) or whole
-        sizes, parallel = self._sampled_sizes(whole)
-        while True:
-            region = self._region(number, replace(self.bench.true, sizes=sizes), given, extend)
-            if region is None:
-                return None, "drift not measured: the transform does not apply at sampled sizes"
-            if sum(prod(node.shape) for node in region.inputs) <= MOST_INPUTS:
-                break
-            longest = max(parallel, key=sizes.__getitem__, default=None)
-            if longest is None or sizes[longest] == 1:
-                return None, "drift not measured: the region reads more than fits"
-            sizes[longest] //= 2
-        total = sum(prod(node.shape) for node in whole.before.results)
-        specs = {
-            node.name: self.plan.inputs[node.name]
-            for node in region.inputs
-            if node.name in self.plan.inputs
-        }
-        try:
-            return measure(region.before, region.after, specs, self.seed, total), ""
-        except LastbitError as error:
-            return None, f"drift not measured: {str(error).rstrip('.')}"
-
-    def _sampled_sizes(self, whole: Region) -> tuple[dict[str, int], list[str]]:
-        """Return the true sizes, with axes along which nothing is reduced cut to a sample.
-
-        Returns:
-            the sizes, and the symbols that may be cut further: these, and that of the batch.
-        """
-        nodes = _nodes(whole)
-        lengths = {n.length for n in nodes if isinstance(n, Reduce)}
-        scheduled = any(isinstance(n, Reduce) and n.acc is not None for n in nodes)
-        present = {size for node in whole.inputs for size in node.shape}
-        axes = self.bench.axes
-        parallel = [
-            name
-            for name, axis in axes.items()
-            if axis.true in present and not axis.reduced_in(lengths)
-        ]
-        budget = MANY_OUTPUTS
-        if scheduled:
-            budget = max(FEW_OUTPUTS, min(SMALL_OUTPUTS, MOST_TERMS // max(lengths)))
-        if len(nodes) > MANY_NODES:
-            budget //= 4
-        if lengths and not scheduled:
-            budget = max(1, budget // max(lengths))
-        sizes = dict(self.bench.true.sizes)
-        for i, name in enumerate(parallel):
-            share = round(budget ** (1 / (len(parallel) - i)))
-            sizes[name] = max(1, min(axes[name].true, share))
-            budget = max(1, budget // sizes[name])
-        batch = [] if self.plan.batch is None else [self.plan.batch]
-        return sizes, [*parallel, *(name for name in batch if name not in parallel)]
-
-    def _witness(self, found: Found, change: Change) -> Witness:
-        return self._record(
-            found.region,
-            str(change),
-            found.policy.name,
-            found.inputs,
-            (found.output, found.index, found.before, found.after),
-        )
-
-    def _entry(self, m: Misbehaviour) -> DomainEntry:
-        place = (m.output, m.index, m.before, m.after)
-        witness = self._record(m.region, m.kind, None, m.values, place)
-        return DomainEntry(m.kind, m.side, m.inputs, witness)
-
-    def _record(
-        self,
-        region: Region,
-        kind: str,
-        policy: str | None,
-        inputs: Mapping[str, object],
-        place: tuple[str, tuple[int, ...], object, object],
-    ) -> Witness:
-        output, index, before, after = place
-        formats = [native_rounding(graph.values[output]) for graph in (region.before, region.after)]
-        fmt, other = (f.format if f is not None else None for f in formats)
-        reachable = all(
-            self.plan.program.place(node.name) and self._is_input(node.name)
-            for node in region.inputs
-        )
-        shown = fmt or other
-        assert shown is not None
-        return Witness(
-            kind,
-            {
-                node.name: WitnessInput(
-                    node.format.short,
-                    node.shape,
-                    tuple(hex_of(v) for v in inputs[node.name].flat),  # type: ignore[attr-defined]
-                )
-                for node in region.inputs
-            },
-            (bits_text(before, shown),),  # type: ignore[arg-type]
-            (bits_text(after, other or shown),),  # type: ignore[arg-type]
-            shown.short,
-            Program(print_graph(region.before), print_graph(region.after)),
-            policy,
-            output,
-            (index,),
-            True if reachable else None,
-        )
-
-    def _is_input(self, name: str) -> bool:
-        return any(st.name == name and st.expr is None for st in self.plan.program.statements)
-
-
-def _evidence(verdict: Verdict) -> Evidence:
-    return Evidence(
-        verdict.by,
-        verdict.sizes,
-        verdict.draws,
-        ASSUMES if verdict.by in ("field", "sampled") else (),
-        None,
-        verdict.detail,
-    )
 
 
 def _nodes(region: Region) -> list[Node]:

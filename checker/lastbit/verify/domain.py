@@ -24,7 +24,7 @@ from lastbit.interpret.policy import Policy
 from lastbit.rounding import Rounding, round_exact
 from lastbit.verify.orders import in_order
 from lastbit.verify.region import Region
-from lastbit.verify.witness import Inputs, Run, run
+from lastbit.verify.runs import Inputs, Run, run
 
 BETWEEN = Fraction(640)  # what scales round to powers of two below
 EMPTY_ROW = "a row of -inf (all masked)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -13,9 +13,10 @@ from lastbit.graph import Graph, Input, Node, Reduce, View, substitute, topologi
 from lastbit.interpret.exact import Objects, exact_array, ordinary
 from lastbit.interpret.policy import Policy
 from lastbit.verify.region import Region
-from lastbit.verify.witness import run
+from lastbit.verify.runs import run
 
 MOST_INPUTS = 1 << 16  # combinations of input values that are tried
+MOST_REGIONS = 8  # other graphs, at other sizes, that are tried
 
 
 def exhausted(regions: Sequence[Region]) -> int | None:
@@ -28,7 +29,25 @@ def exhausted(regions: Sequence[Region]) -> int | None:
     """
     if not regions or not all(_elementwise(region) for region in regions):
         return None
-    region = regions[0]
+    distinct = {(*one.before.key(), *one.after.key()): one for one in _scalar(regions)}
+    if len(distinct) > MOST_REGIONS:
+        return None
+    tried = 0
+    for region in distinct.values():  # a constant may be a size, and so another one in each
+        count = _exhausted(region)
+        if count is None:
+            return None
+        tried += count
+    return tried
+
+
+def _scalar(regions: Sequence[Region]) -> Iterator[Region]:
+    """Yield elementwise regions with one element in each input."""
+    for region in regions:
+        yield _reshaped(region, ())
+
+
+def _exhausted(region: Region) -> int | None:
     if prod(2**node.format.bits for node in region.inputs) > MOST_INPUTS or not region.inputs:
         return None
     columns = [_values(node.format) for node in region.inputs]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
+from math import isqrt
 
 from lastbit.formats import Format, scale2
 from lastbit.graph import Const, Input, Map, Node, Reduce, Round, View, native_rounding
@@ -134,7 +135,7 @@ def without_double_rounding(x: Node, rounding: Rounding, known: dict[bytes, int 
         return x
     need = HARMLESS.get(first.x.fn)
     count = rounding.format.precision
-    if need is None or not _contains(first.rounding, rounding):
+    if need is None or not contains(first.rounding, rounding):
         return x
     if first.rounding.format.precision < need(count):
         return x
@@ -175,7 +176,7 @@ def without_root_of_square(x: Node, rounding: Rounding, known: dict[bytes, int |
     return x if square.rounding.format.precision < precision else Map("abs", (a,))
 
 
-def _contains(first: Rounding, last: Rounding) -> bool:
+def contains(first: Rounding, last: Rounding) -> bool:
     """Return whether both are to nearest even, and the first one's exponents contain the last's."""
     wide, narrow = first.format, last.format
     if {wide.kind, narrow.kind} != {"float"}:
@@ -304,6 +305,21 @@ def constant(node: Node) -> Fraction | float | None:
     """Return the number that a node is, seen through views; None for others and named reals."""
     base = past_views(node)
     return base.value if isinstance(base, Const) and not isinstance(base.value, str) else None
+
+
+def root_constant(fn: str, node: Node) -> Node | None:
+    """Return the `sqrt` or `rsqrt` of a constant, seen through views, that is a square; else None.
+
+    The field's root is the one that is itself a square, and is -8 of 64 where 8 is none.
+    """
+    value = constant(node)
+    if not isinstance(value, Fraction) or value <= 0:
+        return None
+    root = Fraction(isqrt(value.numerator), isqrt(value.denominator))
+    if root**2 != value:
+        return None
+    base = past_views(node)
+    return under_views(node, Const(root if fn == "sqrt" else 1 / root, shape=base.shape))
 
 
 def scaled_constant(node: Node, factor: Fraction) -> Node:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from lastbit.definitions import Definitions, reads
-from lastbit.graph import Graph, Input, native_rounding, topological
+from lastbit.graph import Graph, Input, Map, native_rounding, topological
+from lastbit.reals import FUNCTIONS
 from lastbit.rounding import Rounding
 
 MOST_ANCESTORS = 60  # values looked at to find how one input depends on another
@@ -125,7 +126,7 @@ def _independent(old: Definitions, new: Definitions, inside: set[str]) -> set[st
     """Return the values that the region reads, none of which depends on another.
 
     A value that an earlier transform left unrounded has no format to be given in: it is written
-    out from what it reads.
+    out from what it reads. So is one that depends on no input: it has one value, not any.
     """
     cut: set[str] = set()
     for program in (old, new):
@@ -135,7 +136,11 @@ def _independent(old: Definitions, new: Definitions, inside: set[str]) -> set[st
         for name in sorted(cut):
             if old.is_input(name):
                 continue
-            if _format(old, name) is None or _ancestors(old, name) & (cut - {name}):
+            if (
+                _format(old, name) is None
+                or _ancestors(old, name) & (cut - {name})
+                or _is_constant(old, name)
+            ):
                 cut.remove(name)
                 cut |= {read for read in reads(old.nodes[name]) if read not in inside}
                 break
@@ -153,6 +158,18 @@ def _ancestors(program: Definitions, name: str) -> set[str]:
                 seen.add(read)
                 queue.append(read)
     return seen - {name}
+
+
+def _is_constant(program: Definitions, name: str) -> bool:
+    """Return whether a value is computed from constants alone, by functions with a meaning."""
+    ancestors = _ancestors(program, name)
+    if len(ancestors) + 1 >= MOST_ANCESTORS or any(map(program.is_input, ancestors)):
+        return False
+    return all(
+        node.fn in FUNCTIONS
+        for node in topological(program.nodes[each] for each in (name, *ancestors))
+        if isinstance(node, Map)
+    )
 
 
 def why_no_region(program: Definitions, edits: Iterable[str]) -> str:

@@ -116,7 +116,7 @@ def instances(axes: Mapping[str, Axis], avoid: Collection[int] = ()) -> list[Ins
     """
     out = [_small(axes, variant, avoid) for variant in (0, 1)]
     small = out[1]
-    out += [_odd(axes, small, turn) for turn in (0, 1) if any(_odds(a) for a in axes.values())]
+    out += [_odd(axes, small, turn) for turn in (0, 1) if any(odd_sizes(a) for a in axes.values())]
     ends = [(name, size) for name, axis in axes.items() for size in (axis.true, *axis.ends)]
     for name, size in ends:
         if not axes[name].reduced or size == small.sizes[name]:
@@ -130,7 +130,7 @@ def instances(axes: Mapping[str, Axis], avoid: Collection[int] = ()) -> list[Ins
             else:
                 sizes[other], factors[other] = 1, Fraction(1)
         out.append(Instance(sizes, factors, "true"))
-    return _unique(out)
+    return unique(out)
 
 
 def witness_instances(axes: Mapping[str, Axis]) -> list[Instance]:
@@ -152,7 +152,7 @@ def witness_instances(axes: Mapping[str, Axis]) -> list[Instance]:
             size = min(max(axis.ends), 2 * axis.true + 1)
             sizes = {**smallest.sizes, name: size}
             out.append(Instance(sizes, {**smallest.factors, name: Fraction(1)}, "witness"))
-    return _unique(out)
+    return unique(out)
 
 
 def _small(axes: Mapping[str, Axis], variant: int, avoid: Collection[int]) -> Instance:
@@ -170,7 +170,7 @@ def _small(axes: Mapping[str, Axis], variant: int, avoid: Collection[int]) -> In
     return Instance(sizes, factors, "small")
 
 
-def _odds(axis: Axis) -> list[int]:
+def odd_sizes(axis: Axis) -> list[int]:
     """Return the small odd sizes in the range of an axis that nothing cuts."""
     if not axis.ends or axis.lengths or axis.counts:
         return []
@@ -181,13 +181,14 @@ def _odd(axes: Mapping[str, Axis], small: Instance, turn: int) -> Instance:
     """Return the small sizes with odd ones for the symbols that have a range."""
     sizes, factors = dict(small.sizes), dict(small.factors)
     for number, (name, axis) in enumerate(axes.items()):
-        if odds := _odds(axis):
+        if odds := odd_sizes(axis):
             sizes[name] = odds[(number + turn) % len(odds)]
             factors[name] = Fraction(1)
     return Instance(sizes, factors, "small")
 
 
-def _unique(found: Iterable[Instance]) -> list[Instance]:
+def unique(found: Iterable[Instance]) -> list[Instance]:
+    """Return instances without those whose sizes came before."""
     out: list[Instance] = []
     for instance in found:
         if not any(dict(instance.sizes) == dict(other.sizes) for other in out):
