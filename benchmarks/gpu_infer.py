@@ -15,7 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import date
@@ -164,7 +166,7 @@ def main() -> None:
     cuda = arguments.device != "cpu"
     document = {
         "schema": "lastbit.schedules/1",
-        "command": "python benchmarks/gpu_infer.py",
+        "command": shlex.join(["python", "benchmarks/gpu_infer.py", *sys.argv[1:]]),
         "what": "torch.mm with binary32 output, normal numbers",
         "machine": arguments.machine,
         "seed": arguments.seed,

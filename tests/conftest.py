@@ -13,6 +13,12 @@ import pytest
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+# Workers of pytest-xdist share the cores out, so that what uses all of them takes its own.
+if (worker := os.environ.get("PYTEST_XDIST_WORKER", "")) and hasattr(os, "sched_setaffinity"):
+    cores = sorted(os.sched_getaffinity(0))
+    first = int(worker.removeprefix("gw")) % len(cores)
+    os.sched_setaffinity(0, cores[first :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])])
+
 # A job in the background of a shell ignores interrupts, and so would what tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,9 +1,11 @@
 """Four small rules that are sound, and what the check says of one with a mistake in it."""
 
+import dataclasses
 import re
 from collections.abc import Iterable
 from fractions import Fraction
 
+from lastbit.catalogue.check import check_rule
 from lastbit.change import Change
 from lastbit.graph import Map, Round, apply, const
 from lastbit.patterns import ONE_FORMAT, find, outer_rounding, replace, sum_of, unrounded
@@ -138,3 +140,13 @@ SOUND = [DROP, SPLIT, FOLD, HAZARD]
 def counted(message: str) -> str:
     """Return a message with `n` for the number of instances, of which there may once be more."""
     return re.sub(r"\d+(?= (instances|of them|more\)))", "n", message)
+
+
+def messages(rule: Rewrite) -> list[str]:
+    """Return what the check of a rule says against it."""
+    return [counted(failure.message) for failure in check_rule(rule).failures]
+
+
+def planted(rule: Rewrite, **fields: object) -> list[str]:
+    """Return what the check says of a rule with a mistake planted in it."""
+    return messages(dataclasses.replace(rule, **fields))

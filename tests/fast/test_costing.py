@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 
 import pytest
+from costed import KIB, MIB, ON_H100, QUANTIZED, TODAY, account, accounts, transform
 
 from lastbit.cost import cost_of_program
-from lastbit.costing import Ledger
 from lastbit.lint import lint_plans
 from lastbit.patterns import split_across_blocks, stored_between_blocks
-from lastbit.plan import load_plan
 from lastbit.records import Cost
 from lastbit.registry import load_rules
 from lastbit.result import Result, Step
 from lastbit.rule import Rewrite
 from lastbit.staging import staged
-from lastbit.verify.bench import Bench
 
-KIB, MIB = 2**10, 2**20
-TODAY = date(2026, 6, 1)
 ACTIVATION = """schema = 1
 [graph]
 symbols = { M = 1024, F = 12288 }
@@ -41,16 +36,10 @@ c: bf16 = matmul(a, w) acc f32 seq
 z: bf16 = silu(c)
 '''
 """
-QUANTIZED = """schema = 1
+IN_KERNELS = """schema = 1
 [graph]
-symbols = { M = 4096, K = 4096, N = 1536 }
-text = '''
-a: f16[M, K]
-w: e4m3fn[K, N]
-s: f32 = amax(a, axis=-1) / 448
-q: e4m3fn = a / s saturate
-y: f16 = matmul(q, w) * s acc f32 seq
-'''
+symbols = SIZES
+text = '''TEXT'''
 [[kernel]]
 values = ["s", "q"]
 rows = 1
@@ -60,33 +49,18 @@ values = ["y"]
 rows = 128
 columns = 128
 depth = 64
-"""
+""".replace("TEXT", QUANTIZED)
 TILED = """[[kernel]]
 values = ["c"]
 rows = 64
 columns = 64
 depth = 32
 """
-ON_H100 = '[target]\ndevice = "h100-sxm"\n'
-
-
-def transform(rule: str, at: str, *more: str) -> str:
-    return "\n".join(["[[transform]]", f'rule = "{rule}"', f'at = ["{at}"]', *more, ""])
-
-
-def accounts(folder: Path, text: str) -> list[tuple[Cost | None, tuple[tuple[str, str], ...]]]:
-    """Return cost and findings of each step, without verdicts."""
-    path = folder / "p.toml"
-    path.write_text(text, encoding="utf-8")
-    plan = load_plan(path, TODAY)
-    ledger = Ledger(plan, Bench(plan))
-    found = [ledger.step(number, step) for number, step in enumerate(plan.transforms)]
-    return [(account.cost, account.findings) for account in found]
 
 
 def costs(folder: Path, text: str) -> list[Cost]:
-    found = [cost for cost, _ in accounts(folder, text)]
-    assert all(cost is not None for cost in found)
+    found = [step.cost for step in accounts(folder, text)]
+    assert None not in found
     return [cost for cost in found if cost is not None]
 
 
@@ -140,17 +114,16 @@ def test_a_value_that_takes_another_s_place_works_in_its_tile(tmp_path: Path) ->
 
 def test_a_larger_tile_is_no_finding(tmp_path: Path) -> None:
     text = PRODUCT + TILED + transform("tile-output", "c", "rows = 128", "columns = 128")
-    ((cost, findings),) = accounts(tmp_path, text)
-    assert cost is not None
+    cost, findings = account(tmp_path, text)
     assert cost.bytes == (3096 * MIB, 1560 * MIB)
     assert findings == ()
 
 
 def test_quantizing_in_the_product_is_reported_with_what_it_reads(tmp_path: Path) -> None:
-    text = QUANTIZED + transform("quantize-in-column-blocks", "q", "block = 128")
-    ((cost, findings),) = accounts(tmp_path, text)
+    text = IN_KERNELS.replace("SIZES", "{ M = 4096, K = 4096, N = 1536 }")
+    text += transform("quantize-in-column-blocks", "q", "block = 128")
+    cost, findings = account(tmp_path, text)
     scales = 4 * 4096 * 13
-    assert cost is not None
     assert cost.bytes == (444 * MIB + scales, 620 * MIB + scales)
     assert cost.launches == (2, 2)
     assert findings == (
@@ -164,15 +137,14 @@ def test_quantizing_in_the_product_is_reported_with_what_it_reads(tmp_path: Path
 
 def test_a_fusion_that_saves_is_no_finding(tmp_path: Path) -> None:
     for rule in ("fuse-elementwise", "drop-rounding"):
-        ((_, findings),) = accounts(tmp_path, ACTIVATION + ON_H100 + transform(rule, "t"))
+        _, findings = account(tmp_path, ACTIVATION + ON_H100 + transform(rule, "t"))
         assert findings == ()
 
 
 def test_a_block_that_does_not_fit(tmp_path: Path) -> None:
     text = PRODUCT + TILED + ON_H100
     text += transform("tile-output", "c", "rows = 256", "columns = 256")
-    ((cost, findings),) = accounts(tmp_path, text)
-    assert cost is not None
+    cost, findings = account(tmp_path, text)
     assert cost.fit is not None
     assert (cost.fit.blocks, cost.fit.admitted) == (
         (9, 0),
@@ -190,8 +162,7 @@ def test_a_block_that_does_not_fit(tmp_path: Path) -> None:
 def test_a_block_with_too_many_registers(tmp_path: Path) -> None:
     text = PRODUCT + TILED + 'threads = 256\nregisters = 64\naccumulators = "registers"\n' + ON_H100
     text += transform("tile-output", "c", "rows = 256", "columns = 256")
-    ((cost, findings),) = accounts(tmp_path, text)
-    assert cost is not None
+    cost, findings = account(tmp_path, text)
     assert cost.fit is not None
     assert (cost.fit.blocks, cost.fit.admitted["registers"]) == ((3, 0), (3, 0))
     assert findings == (
@@ -207,7 +178,8 @@ def test_how_blocks_sit_on_a_device(tmp_path: Path) -> None:
     kernel = '[[kernel]]\nvalues = ["c"]\nrows = 128\ncolumns = 128\ndepth = 64\n'
     kernel += "threads = 256\nregisters = 128\nloads = 4\n"
     target = '[target]\ndevice = "h100-sxm"\nlatency_ns = 600\n'
-    text = PRODUCT + kernel + target + transform("tile-output", "c", "rows = 64", "columns = 64")
+    product = PRODUCT.replace("N = 12288", "N = 1536")
+    text = product + kernel + target + transform("tile-output", "c", "rows = 64", "columns = 64")
     (cost,) = costs(tmp_path, text)
     fit = cost.fit
     assert fit is not None
@@ -225,8 +197,7 @@ def test_how_blocks_sit_on_a_device(tmp_path: Path) -> None:
 
 def test_a_split_of_a_product_that_fills_the_device_loses(tmp_path: Path) -> None:
     text = PRODUCT + TILED + ON_H100 + transform("split-k", "c", "n = 4")
-    ((cost, findings),) = accounts(tmp_path, text)
-    assert cost is not None
+    cost, findings = account(tmp_path, text)
     assert (cost.bytes[1] - cost.bytes[0], cost.launches) == (8 * 48 * MIB, (1, 2))
     assert findings == (
         (
@@ -253,15 +224,14 @@ depth = 512
 
 def test_a_split_of_few_long_rows_pays(tmp_path: Path) -> None:
     text = ROW.format(rows=1, terms=2**20) + ON_H100 + transform("split-k", "y", "n = 8")
-    ((cost, findings),) = accounts(tmp_path, text)
-    assert cost is not None
+    cost, findings = account(tmp_path, text)
     assert cost.bytes[1] > cost.bytes[0]
     assert findings == ()
 
 
 def test_a_split_of_few_short_rows_loses(tmp_path: Path) -> None:
     text = ROW.format(rows=100, terms=8) + ON_H100 + transform("split-k", "y", "n = 8")
-    ((_, findings),) = accounts(tmp_path, text)
+    _, findings = account(tmp_path, text)
     assert findings == (
         (
             "COST703",
@@ -274,7 +244,7 @@ def test_a_split_of_few_short_rows_loses(tmp_path: Path) -> None:
 def test_without_device_or_tile_a_split_is_not_weighed(tmp_path: Path) -> None:
     split = transform("split-k", "c", "n = 4")
     for text in (PRODUCT + TILED + split, PRODUCT + ON_H100 + split):
-        assert accounts(tmp_path, text)[0][1] == ()
+        assert account(tmp_path, text)[1] == ()
 
 
 def test_a_rejected_transform_costs_nothing_that_can_be_counted(tmp_path: Path) -> None:
@@ -309,7 +279,8 @@ def severities(result: Result) -> list[tuple[str, str]]:
 
 
 def test_cost_fails_only_where_the_budget_says_so(tmp_path: Path) -> None:
-    text = QUANTIZED + transform("quantize-in-column-blocks", "q", "block = 128")
+    text = IN_KERNELS.replace("SIZES", "{ M = 256, K = 256, N = 768 }")
+    text += transform("quantize-in-column-blocks", "q", "block = 128")
     result = lint(tmp_path, text)
     assert (severities(result), result.exit_code) == ([("COST701", "note")], 0)
     demanding = text + '[budget]\ncost = "error"\n'
@@ -319,7 +290,7 @@ def test_cost_fails_only_where_the_budget_says_so(tmp_path: Path) -> None:
     result = lint(tmp_path, allowed)
     assert severities(result) == [("COST701", "note")]
     (finding,) = (f for f in result.findings if f.code == "COST701")
-    assert finding.message.endswith("416 MiB; allowed: one launch less")
+    assert finding.message.endswith("128 KiB -> 896 KiB; allowed: one launch less")
 
 
 PLACING = [rule for rule in load_rules().values() if rule.places is not None]

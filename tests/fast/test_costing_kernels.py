@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 
 import pytest
+from costed import KIB, MIB, ON_H100, account, transform
 
-from lastbit.costing import Ledger
-from lastbit.plan import load_plan
-from lastbit.records import Cost
-from lastbit.verify.bench import Bench
-
-KIB, MIB = 2**10, 2**20
-TODAY = date(2026, 6, 1)
-ON_H100 = '[target]\ndevice = "h100-sxm"\n'
 PRODUCT = """schema = 1
 [graph]
 symbols = { M = 1024, K = 4096, N = 12288 }
@@ -34,22 +26,9 @@ TILED = (1536 + 1536) * MIB  # 192 columns of tiles read a, 8 MiB; 16 rows of ti
 C = 24 * MIB
 
 
-def transform(rule: str, at: str, *more: str) -> str:
-    return "\n".join(["[[transform]]", f'rule = "{rule}"', f'at = ["{at}"]', *more, ""])
-
-
-def account(folder: Path, text: str) -> tuple[Cost, tuple[tuple[str, str], ...]]:
-    """Return cost and findings of the last step."""
-    path = folder / "p.toml"
-    path.write_text(text, encoding="utf-8")
-    plan = load_plan(path, TODAY)
-    ledger = Ledger(plan, Bench(plan))
-    found = [ledger.step(number, step) for number, step in enumerate(plan.transforms)]
-    assert found[-1].cost is not None
-    return found[-1].cost, found[-1].findings
-
-
 # Tiles.
+
+SMALL = PRODUCT.replace("M = 1024, K = 4096, N = 12288", "M = 128, K = 4096, N = 1536")
 
 
 @pytest.mark.parametrize("name", ["c", "z"])
@@ -62,24 +41,26 @@ def test_a_tile_of_any_value_of_a_kernel_is_that_of_the_kernel(tmp_path: Path, n
 
 
 def test_a_smaller_tile_is_a_finding(tmp_path: Path) -> None:
-    text = PRODUCT + transform("tile-output", "c", "rows = 32", "columns = 32")
+    text = SMALL + transform("tile-output", "c", "rows = 32", "columns = 32")
     cost, findings = account(tmp_path, text)
-    assert cost.bytes == (TILED + C, 2 * TILED + C)
+    tiled, c = (24 + 24) * MIB, 384 * KIB  # 24 columns of tiles read a, 1 MiB; 2 rows w, 12 MiB
+    assert cost.bytes == (tiled + c, 2 * tiled + c)
     assert findings == (
         (
             "COST701",
-            "tile-output at `c` moves 6168 MiB instead of 3096 MiB (+99.2 %), most of it for reads "
-            "of `w`: 1536 MiB -> 3072 MiB",
+            "tile-output at `c` moves 96.4 MiB instead of 48.4 MiB (+99.2 %), most of it for reads "
+            "of `w`: 24 MiB -> 48 MiB",
         ),
     )
 
 
 def test_the_first_tile_of_a_kernel_is_no_finding(tmp_path: Path) -> None:
-    text = PRODUCT[: PRODUCT.index("[[kernel]]")]
+    text = SMALL[: SMALL.index("[[kernel]]")]
     cost, findings = account(
         tmp_path, text + transform("tile-output", "c", "rows = 64", "columns = 64")
     )
-    assert cost.bytes == (8 * MIB + 96 * MIB + C, TILED + C)
+    c = 384 * KIB
+    assert cost.bytes == (1 * MIB + 12 * MIB + c, (24 + 24) * MIB + c)
     assert findings == ()  # before, nothing was said that it could be compared with
 
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import date
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from costed import KIB, MIB, account, program
 
 from lastbit.cost import Placement, Tile, cost_of_program
 from lastbit.cost.search import explore
 from lastbit.cost.units import times_of
-from lastbit.costing import Account, Ledger
-from lastbit.definitions import Definitions, reference
 from lastbit.exploring import explore_plan
-from lastbit.plan import load_plan
 from lastbit.report.exploration import render
-from lastbit.text import parse_program
-from lastbit.verify.bench import Bench
 
-KIB, MIB = 2**10, 2**20
 CHAIN = """schema = 1
 [target]
 device = "h100-sxm"
@@ -41,22 +35,6 @@ depth = 32
 TILED = (4 + 4) * MIB  # 4 columns of tiles read a, 1 MiB; 2 rows of tiles read w, 2 MiB
 Y = MIB // 4  # y and z: 256 x 512 of two bytes
 FUSE = '[[transform]]\nrule = "fuse-elementwise"\nat = ["y"]\n'
-
-
-def program(text: str, **sizes: int) -> Definitions:
-    parsed = parse_program(text)
-    return Definitions(parsed.nodes(sizes, reference), parsed.outputs)
-
-
-def account(folder: Path, text: str) -> Account:
-    """Return what the last step costs."""
-    path = folder / "p.toml"
-    path.write_text(text, encoding="utf-8")
-    plan = load_plan(path, date(2026, 6, 1))
-    ledger = Ledger(plan, Bench(plan))
-    found = [ledger.step(number, step) for number, step in enumerate(plan.transforms)]
-    assert found[-1].cost is not None
-    return found[-1]
 
 
 # Extremes.
@@ -118,11 +96,10 @@ def test_a_smaller_tile_of_a_kernel_split_across_blocks_is_a_finding(
 ) -> None:
     text = CHAIN.replace("SUM", "f32 = matmul(a, w) acc f32 split(4)") + 'split = "blocks"\n'
     text += f'[[transform]]\nrule = "tile-output"\nat = ["{name}"]\nrows = 64\ncolumns = 128\n'
-    found = account(tmp_path, text)
+    cost, findings = account(tmp_path, text)
     # The pieces are 4 x 256 x 512 f32, 2 MiB; half the rows read w twice as often, 4 MiB more.
-    assert found.cost is not None
-    assert found.cost.bytes == (TILED + 2 * MIB, TILED + 6 * MIB)
-    assert [code for code, _ in found.findings] == ["COST701"]
+    assert cost.bytes == (TILED + 2 * MIB, TILED + 6 * MIB)
+    assert [code for code, _ in findings] == ["COST701"]
 
 
 def test_the_launch_that_adds_pieces_is_told_from_a_kernel_without_tile(tmp_path: Path) -> None:
@@ -149,19 +126,17 @@ def test_the_launch_that_adds_pieces_is_told_from_a_kernel_without_tile(tmp_path
 def test_what_follows_a_kernel_element_by_element_is_fused_into_it(
     tmp_path: Path, total: str, more: str, before: int, after: int
 ) -> None:
-    found = account(tmp_path, CHAIN.replace("SUM", total) + more + FUSE)
-    assert found.cost is not None
-    assert found.cost.bytes == (before, after)  # y is neither written nor read
-    assert found.cost.launches == (2, 1)
-    assert found.findings == ()
+    cost, findings = account(tmp_path, CHAIN.replace("SUM", total) + more + FUSE)
+    assert cost.bytes == (before, after)  # y is neither written nor read
+    assert cost.launches == (2, 1)
+    assert findings == ()
 
 
 def test_a_value_that_is_returned_too_is_stored_by_the_kernel(tmp_path: Path) -> None:
     text = CHAIN.replace("SUM", "bf16 = matmul(a, w) acc f32 seq")
-    found = account(tmp_path, text.replace("y * y\n", "y * y\nreturn y, z\n") + FUSE)
-    assert found.cost is not None
-    assert found.cost.bytes == (TILED + 3 * Y, TILED + 2 * Y)
-    assert found.cost.launches == (2, 1)
+    cost, _ = account(tmp_path, text.replace("y * y\n", "y * y\nreturn y, z\n") + FUSE)
+    assert cost.bytes == (TILED + 3 * Y, TILED + 2 * Y)
+    assert cost.launches == (2, 1)
 
 
 # Times.

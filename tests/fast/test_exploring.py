@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import date
 from pathlib import Path
 
 import jsonschema
 import pytest
+from costed import MIB, TODAY, transform
 
 from lastbit import cli
 from lastbit.cost import device_of
@@ -15,11 +15,9 @@ from lastbit.cost.devices import UnknownDeviceError
 from lastbit.errors import InputError
 from lastbit.exploring import Exploration, explore_plan
 
-MIB = 2**20
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "reports/explore.schema.json").read_text(encoding="utf-8")
 )
-TODAY = date(2026, 6, 1)
 CHAIN = """schema = 1
 [graph]
 symbols = { M = { range = [1, 4096], typical = 1024 }, F = 12288 }
@@ -43,10 +41,6 @@ y: bf16 = silu(c)
 [target]
 device = "a100"
 """
-
-
-def transform(rule: str, at: str, *more: str) -> str:
-    return "\n".join(["[[transform]]", f'rule = "{rule}"', f'at = ["{at}"]', *more, ""])
 
 
 def plan(folder: Path, text: str) -> str:

@@ -1,4 +1,7 @@
-"""Every code of every format decodes as numpy and ml_dtypes decode it, and encodes back."""
+"""Every code of every format decodes as numpy and ml_dtypes decode it, and encodes back.
+
+The codes of the 16-bit formats are in steps of 37 here; the slow tests take all of them.
+"""
 
 import math
 import subprocess
@@ -52,9 +55,11 @@ INTEGERS = [short for short in TYPES if "int" in short and short != "int4"]
 def test_every_code_has_the_value_it_has_in_numpy_and_encodes_back(short: str) -> None:
     fmt = FORMATS[short]
     kind, code_kind = TYPES[short]
+    # 37 is odd: every low bit takes part.
+    codes = np.arange(0, 2**fmt.bits, 37 if fmt.bits == 16 else 1, dtype=code_kind)
     with np.errstate(invalid="ignore"):  # signalling NaN
-        expected = np.arange(2**fmt.bits, dtype=code_kind).view(kind).astype(np.float64)
-    for code, value in enumerate(expected.tolist()):
+        expected = codes.view(kind).astype(np.float64)
+    for code, value in zip(codes.tolist(), expected.tolist(), strict=True):
         decoded = decode(code, fmt)
         assert identical(decoded, as_exact(value)), hex(code)
         assert value != value or encode(decoded, fmt) == code

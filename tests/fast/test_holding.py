@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from costed import ATTENTION, KIB, MIB, program
 
 from lastbit.cost import ALL, Attention, Placement, ProgramCost, Tile, cost_of_program
 from lastbit.cost.attention import blockwise as blocks_of
-from lastbit.definitions import Definitions, reference
+from lastbit.definitions import Definitions
 from lastbit.graph import Node, substitute
 from lastbit.registry import load_rules
 from lastbit.rule import Site
-from lastbit.text import parse_program
 
-KIB, MIB = 2**10, 2**20
-ATTENTION = """
-q: bf16[L, D]
-k: bf16[S, D]
-v: bf16[S, D]
-s: f32 = matmul(q, transpose(k)) acc f32 seq
-m: f32 = max(s, axis=-1)
-p: f32 = exp(s - m)
-l: f32 = sum(p) acc f32 seq
-u: f32 = matmul(p, v) acc f32 seq
-o: bf16 = u / l
-"""
 NAMES = frozenset("smpluo")
 NORM = """
 x: bf16[M, K]
@@ -36,11 +24,6 @@ a: f32[M, K]
 w: f32[K, N]
 c: f32 = matmul(a, w) acc f32 seq
 """
-
-
-def program(text: str, **sizes: int) -> Definitions:
-    parsed = parse_program(text)
-    return Definitions(parsed.nodes(sizes, reference), parsed.outputs)
 
 
 def blockwise(block: int, **sizes: int) -> Definitions:

@@ -5,8 +5,6 @@ all of them are listed, and operands are offered that can. Products are predicte
 of the engine compare with exact rationals.
 """
 
-from pathlib import Path
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -17,10 +15,8 @@ from lastbit.inference.schedules import candidates, chains_of
 from lastbit.levels import Schedule
 from lastbit.schedule import parse_schedule, tree_hash
 
-H200 = Path(__file__).parents[1] / "data/h200_matmul.npz"
 BF16 = ml_dtypes.bfloat16
-SPLIT = "split(4, tile=64, inner=fused(16, hopper), outer=seq)"
-PAIRS = "split(size=128, inner=fused(32, hopper), outer=pairwise(1))"
+SPLIT = "split(2, tile=64, inner=fused(16, hopper), outer=seq)"
 
 
 def operands(k, seed=5, m=16, n=16):
@@ -38,20 +34,20 @@ def listed(result):
 
 
 def padded():
-    a, b = operands(256)
+    a, b = operands(128)
     a[:, 64:] = 0  # as a kernel pads K
     return a, b
 
 
 def integers():
     rng = np.random.default_rng(5)
-    return rng.integers(-3, 4, (16, 256)).astype(BF16), rng.integers(-3, 4, (256, 16)).astype(BF16)
+    return rng.integers(-3, 4, (16, 128)).astype(BF16), rng.integers(-3, 4, (128, 16)).astype(BF16)
 
 
 def selected():
-    a = np.zeros((16, 256), BF16)
-    a[np.arange(16), np.arange(16) * 37 % 256] = 1  # each row of the product is a row of b
-    return a, operands(256)[1]
+    a = np.zeros((16, 128), BF16)
+    a[np.arange(16), np.arange(16) * 37 % 128] = 1  # each row of the product is a row of b
+    return a, operands(128)[1]
 
 
 @pytest.mark.parametrize("given", [padded, integers, selected])
@@ -61,7 +57,9 @@ def test_data_that_cannot_tell_a_split_from_a_chain_is_ambiguous(given):
     r = lastbit.infer_matmul(a, b, c, "bf16", machine="hopper")
     assert r.ambiguous, r
     assert {"fused(16, hopper)", SPLIT} <= listed(r)
-    for one in r.variants[:: len(r.variants) // 8]:  # each that is listed does give the bits
+    for one in r.variants[
+        :: max(1, len(r.variants) // 8)
+    ]:  # each that is listed does give the bits
         machine = "hopper" if "hopper" in one.schedule else "ieee"
         again = lastbit.predict_matmul(a, b, machine, "bf16", one.schedule)
         assert again.tobytes() == c.tobytes(), one.schedule
@@ -74,7 +72,7 @@ def test_the_operands_that_are_offered_tell_which_it_is():
     again = lastbit.predict_matmul(offered["a"], offered["b"], "hopper", "bf16", SPLIT)
     r = lastbit.infer_matmul(offered["a"], offered["b"], again, "bf16", machine="hopper")
     assert r.found, r
-    assert tree(r.variants[0].schedule, 256) == tree(SPLIT, 256)
+    assert tree(r.variants[0].schedule, 128) == tree(SPLIT, 128)
 
 
 def test_every_other_schedule_of_the_space_differs_where_one_is_found():
@@ -88,22 +86,6 @@ def test_every_other_schedule_of_the_space_differs_where_one_is_found():
     for candidate in space[1:]:
         other = lastbit.predict_matmul(a, b, "hopper", "bf16", candidate.schedule, threads=1)
         assert (other != c).any(), candidate.schedule
-
-
-def test_the_order_of_parts_whose_sums_are_exact_is_said_not_to_be_told():
-    """Chains of e4m3 on an H200 keep 13 digits below the largest term; 8 of them add exactly."""
-    with np.load(H200) as data:
-        a, b, c = (data[f"smm_K1024_0_{part}"] for part in ("a", "bT", "c"))
-    r = lastbit.infer_matmul(a, b.T, c, "e4m3fn", machine="hopper")
-    assert [one.schedule for one in r.variants] == ["promote(128, f32, inner=fused(32, hopper))"]
-    assert "the order in which the 8 parts are added is not told" in str(r)
-    again = lastbit.predict_matmul(a, b.T, "hopper", "e4m3fn", PAIRS)
-    assert again.tobytes() == c.tobytes()  # so it is: pairs of parts give all bits too
-    offered = r.inputs["a"], r.inputs["b"]
-    c = lastbit.predict_matmul(*offered, "hopper", "e4m3fn", PAIRS)
-    r = lastbit.infer_matmul(*offered, c, "e4m3fn", machine="hopper")
-    assert (r.found, tree(r.variants[0].schedule, 1024)) == (True, tree(PAIRS, 1024))
-    assert "is not told" not in str(r)
 
 
 def test_schedules_that_were_not_run_on_all_outputs_are_counted(monkeypatch):

@@ -36,9 +36,9 @@ LARGE_TEXT = (
 )
 
 
-def lint(folder: Path, kernel: str, *more: str) -> Result:
+def lint(folder: Path, kernel: str, *more: str, plan: str = PLAN) -> Result:
     path = folder / "p.toml"
-    path.write_text(PLAN.format(kernel=kernel, more="\n".join(more)), encoding="utf-8")
+    path.write_text(plan.format(kernel=kernel, more="\n".join(more)), encoding="utf-8")
     return lint_plans([str(path)], today=TODAY)
 
 
@@ -73,7 +73,8 @@ def test_it_may_be_allowed(tmp_path: Path) -> None:
 
 def test_a_transform_that_takes_the_room_is_blamed(tmp_path: Path) -> None:
     tile = '[[transform]]\nrule = "tile-output"\nat = ["c"]\nrows = 256\ncolumns = 512\n'
-    result = lint(tmp_path, "rows = 64\ncolumns = 64\ndepth = 64", tile)
+    small = PLAN.replace("N = 4096", "N = 512")  # two tiles
+    result = lint(tmp_path, "rows = 64\ncolumns = 64\ndepth = 64", tile, plan=small)
     found = [("note", f"tile-output at `c`: {LARGE_TEXT}", "c.tile-output", 17)]
     assert cost_findings(result) == found
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -214,23 +210,6 @@ def test_help_and_the_list_of_commands(predict: Predict) -> None:
     assert code == 0
     assert "--schedule TEXT" in out
     assert cli.run(["predict", "--help"]) == 0
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_an_interrupt_leaves_no_file(predict: Predict, tmp_path: Path) -> None:
-    arguments = ["--machine", "hopper", "--as", "bf16", "--shape", "4096,4096,4096"]
-    arguments += ["--seed", "0", "--out", "c.raw"]
-    command = [sys.executable, "-m", "lastbit", "predict", "matmul", *arguments]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
-    ) as process:
-        time.sleep(2.5)  # it takes many times as long
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert err.endswith("lastbit: interrupted\n")
-    assert sorted(os.listdir()) == ["a.raw", "b.raw", "seen.raw"]
 
 
 def test_the_function_is_public() -> None:

@@ -6,24 +6,19 @@ import random
 from collections import Counter
 
 import pytest
+from costed import program
 
 from lastbit.cost import ALL, Placement, Tile, cost_of_program
 from lastbit.cost.kernels import CycleError
 from lastbit.cost.placement import Spill
 from lastbit.cost.whole import Whole
-from lastbit.definitions import Definitions, reads, reference
+from lastbit.definitions import Definitions, reads
 from lastbit.graph import Node, Round, apply
 from lastbit.rounding import Rounding
-from lastbit.text import parse_program
 
 BF16 = Rounding.of("bf16")
 SEEDS = range(120)
 SPLITS = ("split(2)", "split(3)", "split(2, inner=seq, outer=any_order)")
-
-
-def program(text: str, **sizes: int) -> Definitions:
-    parsed = parse_program(text)
-    return Definitions(parsed.nodes(sizes, reference), parsed.outputs)
 
 
 def random_program(draw: random.Random) -> Definitions:

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from cores import all_cores
 
 from lastbit.change import Change
 from lastbit.registry import load_rules
@@ -43,7 +44,8 @@ def test_the_check_of_all_rules_passes() -> None:
 
 
 def test_an_interrupt_ends_the_check_and_its_processes() -> None:
-    running = _lastbit("--check", start_new_session=True)
+    with all_cores():
+        running = _lastbit("--check", start_new_session=True)
     time.sleep(6)  # the workers are at work
     children = _children(running.pid)
     os.killpg(running.pid, signal.SIGINT)

@@ -6,6 +6,7 @@ Kernels are written in plain numpy, or are numpy's and torch's own.
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy_kernels import codes_of, matmul, matmul_in_pieces, single
 
 import lastbit
 from lastbit.formats import format_of
@@ -23,10 +24,6 @@ from lastbit.schedule import parse_schedule, tree_hash
 
 BF16 = ml_dtypes.bfloat16
 LENGTHS = (1, 2, 5, 7, 8, 9, 33, 96, 100, 127, 128, 129, 257, 1000, 1024)
-
-
-def single(array):
-    return np.asarray(array, np.float32)
 
 
 def wide(array):
@@ -153,3 +150,21 @@ def test_exact_sums_are_those_of_the_array_domain(kind):
             add_up_exactly(node, domain, known)
             (plain,) = evaluate([node], domain, Policy.BITS)
             assert values_of(known[node.key]).tobytes() == values_of(plain).tobytes()
+
+
+# Products in pieces.
+
+
+@pytest.mark.parametrize(
+    ("partials", "code", "parameter"),
+    [(np.float32, "RED201", ("n", 3)), (BF16, "RED203", ("format", "bf16"))],
+)
+def test_a_split_that_can_be_asked_is_named_with_its_pieces(partials, code, parameter):
+    def kernel(x, w):
+        return matmul_in_pieces(x, w, 32, partials)
+
+    r = lastbit.infer(matmul, kernel, x=lastbit.bf16(8, 96), w=lastbit.bf16(96, 8), depth=1)
+    assert codes_of(r) == [code], r
+    assert r.found or partials is BF16, r
+    name, value = parameter
+    assert r.variants[0].changes[0].parameters[name] == value

@@ -21,6 +21,14 @@ from lastbit.schedule import Schedule, parse_schedule
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("text", ["pairwise(4)", "lanes(4)", "split(size=32)"])
+def test_a_narrow_accumulator_that_cannot_count_all_elements_is_followed(text: str) -> None:
+    schedule = parse_schedule(text)
+    order = lastbit.reveal_order(summed(schedule, "bf16"), 260, format="bf16")  # it counts to 256
+    assert order.tree == tree_of_schedule(schedule, 260)
+    assert (order.accumulator, order.result) == ("bf16", "bf16")
+
+
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(schedules(), st.integers(97, 300))
 def test_trees_of_random_schedules_are_found(schedule: Schedule, n: int) -> None:

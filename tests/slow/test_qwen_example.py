@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from cores import all_cores
 
 from lastbit.lint import lint_plans
 from lastbit.replaying import replay
@@ -42,7 +43,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     path = tmp_path_factory.mktemp("result") / "result.json"
-    path.write_text(json.dumps(to_json(lint_plans([str(PLAN)]))), encoding="utf-8")
+    with all_cores():
+        result = lint_plans([str(PLAN)])
+    path.write_text(json.dumps(to_json(result)), encoding="utf-8")
     return path, read_result(str(path))
 
 
