@@ -1,0 +1,30 @@
+"""One chain of additions over K for each output of a matrix product, with torch.
+
+for each row m and column n:
+    acc: f32 = 0
+    for k in order:
+        acc = f32(acc + f32(a[m, k] * b[k, n]))
+    c[m, n] = acc
+"""
+
+from __future__ import annotations
+
+import torch
+
+OUTPUTS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+BLOCK = 1 << 14  # outputs at a time: they stay near the processor, and one thread does
+
+
+def chain(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return a[M, K] @ b[K, N] in f32."""
+    (m, k), n = a.shape, b.shape[1]
+    left, right = a.float().t().contiguous(), b.float().contiguous()
+    acc = torch.zeros(m, n, dtype=torch.float32, device=a.device)
+    rows = m if a.is_cuda else max(1, BLOCK // max(n, 1))
+    for start in range(0, m, max(rows, 1)):
+        block, columns = acc[start : start + rows], left[:, start : start + rows, None]
+        term = torch.empty_like(block)
+        for i in range(k):
+            torch.mul(columns[i], right[i], out=term)
+            block += term
+    return acc
