@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 import click
 
 from lastbit.cli import wants_color
+from lastbit.errors import did_you_mean
 from lastbit.files import write_atomically
+from lastbit.formats import FORMATS as ALL_FORMATS
 from lastbit.report import FORMATS, renderer
 from lastbit.report import text as text_report
 from lastbit.result import Result
 
+FLOATS = tuple(name for name, fmt in ALL_FORMATS.items() if fmt.kind == "float")
 Command = TypeVar("Command", bound=Callable[..., Any])
 Outputs = tuple[tuple[str, str], ...]
 
@@ -49,6 +52,25 @@ def _default_day() -> date:
     except (ValueError, OverflowError, OSError):
         message = f"SOURCE_DATE_EPOCH is {epoch!r}; it must be a number of seconds."
         raise click.UsageError(message) from None
+
+
+def read_ulps(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, float]:
+    """Return the ulp that are allowed by format, of options FORMAT=ULP."""
+    found: dict[str, float] = {}
+    for text in given:
+        name, _equals, value = text.partition("=")
+        name = name.strip()
+        if name in found:
+            raise click.BadParameter(f"{name!r} is given twice.")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = -1
+        if not 0 <= found[name] < float("inf"):
+            raise click.BadParameter(f"{text!r} gives no ulp; write bf16=1.")
+        if name not in FLOATS:
+            raise click.BadParameter(f"{name!r} is no format. {did_you_mean(name, FLOATS)}")
+    return found
 
 
 def report_options(command: Command) -> Command:
