@@ -81,7 +81,10 @@ def test_a_product_that_a_library_call_adds_is_named(tmp_path: Path) -> None:
     assert (merged.name, merged.into, merged.operator) == ("mm", "addmm_default", "aten.addmm")
     result = lint_plans([str(tmp_path / "product_and_sum")])
     assert [step.change for step in result.steps] == ["rounding"]
-    assert "first changed by Inductor's passes over the graph" in result.steps[0].notes
+    assert result.steps[0].notes[-1] == (
+        "first changed by Inductor's passes over the graph (rounding); the folder does not say "
+        "which of them: `check FILE:NAME --compile` does"
+    )
     (found,) = [f for f in result.findings if f.code == "FUS102"]
     assert "`mm` is no longer rounded before it is added" in found.message
 

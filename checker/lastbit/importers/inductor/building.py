@@ -7,22 +7,28 @@ only moves elements, or casts, between the two is stated twice as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from lastbit.errors import LastbitError
+from lastbit.formats import format_of
 from lastbit.importers import aten
 from lastbit.importers.imported import Imported, ImportedFileError, Size, Value
 from lastbit.importers.inductor.fx import Graph, Node, Ref
 from lastbit.importers.inductor.matching import NARROW
-from lastbit.importers.inductor.meanings import base_word, is_cast, is_move
+from lastbit.importers.inductor.meanings import CASTS, base_word, is_cast, is_choice, is_move
 from lastbit.importers.writer import Out, Writer
 from lastbit.plan_model import Span
+from lastbit.rounding import Rounding
 
 LARGEST = 2000  # of a symbol: the file does not say which sizes it takes
 WIDE = "f32"
 ROUNDS = "rounded at each node of the graph"
 KEPT = "computed in f32, literals included, and rounded where a kernel stores"
+
+_HELD = re.compile(r"(?:(?:reshape|broadcast|transpose)\()*(?:sum|max|min|round)\(", re.ASCII)
 
 # Whether the node (by name) reads a node (by name) unrounded.
 Unrounded = Callable[[str, str], bool]
@@ -47,6 +53,22 @@ def program_of(
         ImportedFileError: a node has arguments that its operator cannot take.
     """
     return _Builder(graph, shown, unrounded, renamed or {}).imported()
+
+
+def result_names(first: Graph, second: Graph, shown: str) -> dict[str, str]:
+    """Return the names that results had in a graph, where Inductor's passes gave them others.
+
+    Raises:
+        ImportedFileError: the graphs return different numbers of results.
+    """
+    if len(first.results) != len(second.results):
+        cause = (
+            f"it returns {len(second.results)} results after Inductor's own passes, and "
+            f"{len(first.results)} before"
+        )
+        raise ImportedFileError(shown, cause, "The two files are of two graphs.")
+    pairs = zip(second.results, first.results, strict=True)
+    return {new: old for new, old in pairs if new != old and old not in second.nodes}
 
 
 class _Builder:
@@ -83,7 +105,9 @@ class _Builder:
                 if self._passes_on(node):
                     if node.name in found:
                         found.add(read)
-                elif self.unrounded(node.name, read):
+                elif self.unrounded(node.name, read) and not (
+                    is_choice(node, self.graph) and node.name not in found
+                ):
                     found.add(read)
         for name in self.graph.results:
             if self.unrounded("", name):
@@ -107,7 +131,9 @@ class _Builder:
                 if self._passes_on(node):
                     if node.name in found:
                         found.add(read)
-                elif not self.unrounded(node.name, read):
+                elif not self.unrounded(node.name, read) or (
+                    is_choice(node, self.graph) and node.name in found
+                ):
                     found.add(read)
         return found
 
@@ -122,6 +148,12 @@ class _Builder:
         results = [name for name in self.graph.results if self._original(name, False)]
         names = []
         for name in dict.fromkeys(results):
+            if not self.graph.nodes[name].target:
+                self._returned(self.graph.nodes[name])
+        for name in dict.fromkeys(results):
+            if not self.graph.nodes[name].target:
+                names.append(self._returned_as(name))
+                continue
             unread = self.unrounded("", name)
             names.append(self._original(name, unread and name in self.wide))
         known = [name for name in names if name in self.writer.values]
@@ -133,6 +165,14 @@ class _Builder:
         if not found.program.outputs:
             raise ImportedFileError(self.shown, "the graph computes nothing", "Name another graph.")
         return found
+
+    def _returned(self, node: Node) -> None:
+        """State an input that is a result: what was computed before the passes, or itself."""
+        out = self._out(node, node.dtype or WIDE, self._returned_as(node.name))
+        self.writer.step("returned", [out], node.place).give(self.made[node.name, False].name)
+
+    def _returned_as(self, name: str) -> str:
+        return self.renamed.get(name, f"{name}__returned")
 
     def _taken(self, node: Node) -> bool:
         """Return whether a `getitem` is a statement of its own: a part of a value that exists."""
@@ -156,10 +196,14 @@ class _Builder:
         # What somebody reads unrounded, and nobody rounded, is not stated a second time.
         if node.name in self.narrow or node.name not in self.wide:
             held = self.made.get((node.name, True))
-            if held is None or is_move(node) or node.dtype is None:
+            if held is None or node.dtype is None or self._again(node):
                 self._state(node, False)
             else:
                 self._rounded(node, held)
+
+    def _again(self, node: Node) -> bool:
+        """Return whether the rounded form is what its operands, rounded, give."""
+        return is_move(node) or is_choice(node, self.graph)
 
     def _rounded(self, node: Node, held: Value) -> None:
         """State the rounded form of a value that is stated unrounded: what a store does."""
@@ -171,8 +215,40 @@ class _Builder:
             step.give(held.name)
         self.made[node.name, False] = self.writer.values[out.original]
 
+    def _is_computed_wide(self, node: Node) -> bool:
+        """Return whether a narrow result is computed of values that were not rounded before."""
+        if node.dtype not in NARROW or self._passes_on(node):
+            return False
+        if base_word(node.target) in CASTS:  # rounds what it reads, and nothing in between
+            return False
+        return any(
+            self.graph.nodes[read].dtype in NARROW
+            and self._value(node, read, False).dtype not in NARROW
+            for read in node.reads
+        )
+
+    def _stored(self, out: Out, dtype: str) -> None:
+        """Round a result that was stated in float32 to its format, as a store does.
+
+        So there are two roundings, and both count: an operator on values that were not rounded
+        is no operator between numbers of the narrow format, of which one would do.
+        """
+        writer = self.writer
+        value = writer.values[out.original]
+        if writer.origins[value.name].original != out.original:  # another value, as it is
+            writer.step("store", [replace(out, dtype=dtype)]).give(value.name)
+            return
+        st = writer.statements[value.name]
+        expr = st.expr
+        if expr is not None and not _is_held(expr):
+            expr = f"round({expr}, {WIDE})"
+        rounding = Rounding.of(format_of(dtype))
+        writer.statements[value.name] = replace(st, expr=expr, rounding=rounding)
+        writer.values[out.original] = replace(value, dtype=dtype)
+
     def _state(self, node: Node, wide: bool) -> None:
         outs, names = [], []
+        stored = not wide and self._is_computed_wide(node)
         parts = self.items.get(node.name)
         if node.dtype is None and parts:
             for number in range(min(max(parts) + 1, 64)):
@@ -183,7 +259,7 @@ class _Builder:
                 else:
                     outs.append(self._out(part, part.dtype, self._original(part.name, False)))
         elif node.dtype is not None:
-            dtype = WIDE if wide and node.dtype in NARROW else node.dtype
+            dtype = WIDE if (wide or stored) and node.dtype in NARROW else node.dtype
             outs.append(self._out(node, dtype, self._original(node.name, wide)))
             names.append(node.name)
         else:
@@ -198,6 +274,8 @@ class _Builder:
                 raise
             cause = f"the arguments of `{node.name}` ({node.target}) do not fit: {error}"
             raise ImportedFileError(self.graph.file, cause, "") from None
+        if stored:
+            self._stored(outs[0], node.dtype or WIDE)
         for name, out in zip(names, outs, strict=True):
             if name is not None and out.original in self.writer.values:
                 self.made[name, wide] = self.writer.values[out.original]
@@ -213,12 +291,26 @@ class _Builder:
 
     def _value(self, node: Node, read: str, wide: bool) -> Value:
         if not self._passes_on(node):
-            wide = self.unrounded(node.name, read)
+            plain = is_choice(node, self.graph) and not wide
+            wide = not plain and self.unrounded(node.name, read)
         for key in ((read, wide), (read, not wide)):
             if key in self.made:
                 return self.made[key]
         cause = f"`{node.name}` reads `{read}`, which no operator gives"
         raise ImportedFileError(self.graph.file, cause, "")
+
+
+def _is_held(expr: str) -> bool:
+    """Return whether an expression is a sum, an extreme or a rounding as a whole: one of f32."""
+    match = _HELD.match(expr)
+    if match is None:
+        return False
+    depth = 0
+    for at in range(expr.index("("), len(expr)):
+        depth += (expr[at] == "(") - (expr[at] == ")")
+        if not depth:
+            return at == len(expr) - 1
+    return False
 
 
 def _index(node: Node) -> int:

@@ -1,12 +1,11 @@
 """Compile a function with Inductor, and keep what it did: graphs, kernels, and values of a run.
 
 torch is imported here. The debug folder goes into a temporary folder, which is read as any other.
-What Inductor wrote is run a second time with a line after each kernel that keeps the buffers.
+What Inductor wrote is run a second time, by `rerun`.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import copy
 import io
@@ -20,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from lastbit.errors import InputError, Problem
-from lastbit.importers.inductor.folder import OUTPUT, READABLE, GraphFolder
+from lastbit.importers.inductor.folder import READABLE, GraphFolder
+from lastbit.importers.inductor.passes import Chain, Passes, recorded
+from lastbit.importers.inductor.rerun import copied, kept_run
 from lastbit.importers.torch_calls import Target, load_torch
 from lastbit.tracing.calls import raised_in_file
-
-KEEP = "_lastbit_keep"
 
 
 @dataclass(slots=True)
@@ -36,12 +35,14 @@ class CapturedGraph:
         eager: by node, the value when the graph is run operator by operator.
         buffers: by buffer, the value that a kernel left in it.
         differs: whether the second run of the kernels gave other results than the first.
+        passes: what Inductor's passes after autograd made of it; None: that was not recorded.
     """
 
     folder: GraphFolder
     eager: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, Any] = field(default_factory=dict)
     differs: bool = False
+    passes: Chain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,16 @@ class Captured:
         graphs: in the order of compilation: forward, then backward.
         eager: the results of the function itself, gradients behind them.
         compiled: those of the compiled function.
+        chains: what Inductor's passes made of the graphs before they were divided into forward and
+            backward, where a pass changed one.
+        missing: what of the passes was not recorded, and why.
     """
 
     graphs: tuple[CapturedGraph, ...]
     eager: tuple[Any, ...]
     compiled: tuple[Any, ...]
+    chains: tuple[Chain, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -79,6 +85,8 @@ class _Capture:
     def __init__(self, torch: Any, target: Target, folder: Path, emulate: bool | None) -> None:
         self.torch, self.target, self.folder, self.emulate = torch, target, folder, emulate
         self.graphs: list[CapturedGraph] = []
+        self.passes = Passes()
+        self.inputs: Any = None  # of the graph that is compiled
 
     def run(self) -> Captured:
         torch = self.torch
@@ -101,7 +109,14 @@ class _Capture:
             raise raised_in_file(error, self.target.label.rpartition(":")[0]) from error
         torch._dynamo.reset()
         quiet = contextlib.redirect_stdout(io.StringIO())
-        with config.patch(patch), functorch.patch(enable_autograd_cache=False), quiet, silent():
+        record = recorded(torch, lambda: self.inputs)
+        with (
+            config.patch(patch),
+            functorch.patch(enable_autograd_cache=False),
+            quiet,
+            silent(),
+            record as self.passes,
+        ):
             try:
                 compiled = self._called(torch.compile(self.target.call, backend=self._backend))
             except InputError:
@@ -113,7 +128,11 @@ class _Capture:
                 torch._dynamo.reset()
         if not self.graphs:
             raise _error(f"Inductor compiled no graph of {self.target.label}", "")
-        return Captured(tuple(self.graphs), eager, compiled)
+        early = [one for kind in ("pre-grad", "joint") for one in self.passes.of(kind)]
+        chains = tuple(one for one in early if one.stages)
+        return Captured(
+            tuple(self.graphs), eager, compiled, chains, tuple(dict.fromkeys(self.passes.missing))
+        )
 
     def _called(self, call: Callable[..., Any]) -> tuple[Any, ...]:
         """Call on copies of the inputs; return results, and gradients where they are wanted."""
@@ -148,15 +167,18 @@ class _Capture:
         def inner(module: Any, examples: Any, **keywords: Any) -> Any:
             before = copy.deepcopy(module)
             known = set(_folders(self.folder))
+            start = len(self.passes.chains)
             compiled = compile_fx_inner(module, examples, **keywords)
             new = [one for one in _folders(self.folder) if one not in known]
             if len(new) != 1:
                 raise _error("Inductor wrote no debug folder for a graph", "")
             shown = f"<{new[0].name.split('.')[0]}>"
-            found = CapturedGraph(GraphFolder(new[0], shown))
+            late = self.passes.of("post-grad", start)  # those of a graph inside it come first
+            found = CapturedGraph(GraphFolder(new[0], shown), passes=late[-1] if late else None)
             self.graphs.append(found)
             return self._watched(compiled, before, found)
 
+        self.inputs = inputs
         return compile_fx(graph, inputs, inner_compile=inner)
 
     def _watched(self, compiled: Any, before: Any, found: CapturedGraph) -> Any:
@@ -166,11 +188,11 @@ class _Capture:
         def call(inputs: list[Any]) -> Any:
             if found.eager:
                 return compiled(inputs)
-            kept = [one.detach().clone() if _is_tensor(one, torch) else one for one in inputs]
+            kept = [copied(one, torch) for one in inputs]
             result = compiled(inputs)
             with torch.no_grad():
                 found.eager.update(_node_values(torch, before, kept))
-                again, buffers = _kept_run(torch, found.folder, kept)
+                again, buffers = kept_run(torch, found.folder, kept)
             found.buffers.update(buffers)
             pairs = zip(_tensors(result, torch), _tensors(again, torch), strict=False)
             found.differs = any(not _equal_bits(a, b, torch) for a, b in pairs)
@@ -191,64 +213,8 @@ def _node_values(torch: Any, module: Any, inputs: list[Any]) -> dict[str, Any]:
                 found[node.name] = value.detach().clone()
             return value
 
-    Keeper(module).run(*[one.clone() if _is_tensor(one, torch) else one for one in inputs])
+    Keeper(module).run(*[copied(one, torch) for one in inputs])
     return found
-
-
-def _kept_run(torch: Any, folder: GraphFolder, inputs: list[Any]) -> tuple[Any, dict[str, Any]]:
-    """Run the code that Inductor wrote, and keep each buffer when a kernel has written it."""
-    text = folder.text(OUTPUT)
-    if text is None:
-        return (), {}
-    tree = _Keeping().visit(ast.parse(text))
-    ast.fix_missing_locations(tree)
-    buffers: dict[str, Any] = {}
-
-    def keep(names: tuple[str, ...], values: dict[str, Any]) -> None:
-        for name in names:
-            value = values.get(name)
-            if isinstance(value, tuple | list):
-                value = next((one for one in value if isinstance(one, torch.Tensor)), None)
-            if isinstance(value, torch.Tensor) and name not in buffers:
-                buffers[name] = value.detach().clone()
-
-    space: dict[str, Any] = {"__name__": "lastbit_kernels", KEEP: keep}
-    exec(compile(tree, folder.shown, "exec"), space)
-    result = space["call"]([one.clone() if _is_tensor(one, torch) else one for one in inputs])
-    return result, buffers
-
-
-class _Keeping(ast.NodeTransformer):
-    """Adds after each launch a line that keeps the buffers named in it."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        if node.name in ("call", "_call") or node.name.startswith("partition"):
-            node.body = self._kept(node.body)
-        return node
-
-    def _kept(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        found: list[ast.stmt] = []
-        for one in body:
-            if isinstance(one, ast.With):
-                one.body = self._kept(one.body)
-            found.append(one)
-            if _is_launch(one):
-                names = sorted(
-                    {n.id for n in ast.walk(one) if isinstance(n, ast.Name) and n.id[:3] == "buf"}
-                )
-                found.append(ast.parse(f"{KEEP}({tuple(names)!r}, locals())").body[0])
-        return found
-
-
-def _is_launch(statement: ast.stmt) -> bool:
-    """Return whether a line calls a kernel or a library function."""
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return not ast.unparse(statement.value.func).startswith(("assert_", "args.clear"))
-    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call | ast.Subscript):
-        words = ("torch.ops.", "extern_kernels.", "aten.", "buf")
-        text = ast.unparse(statement.value)
-        return text.startswith(words) and "empty_strided" not in text
-    return False
 
 
 def _folders(root: Path) -> list[Path]:
@@ -281,10 +247,6 @@ def _tensors(value: Any, torch: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return [found for one in value for found in _tensors(one, torch)]
     return []
-
-
-def _is_tensor(value: Any, torch: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _equal_bits(a: Any, b: Any, torch: Any) -> bool:

@@ -29,6 +29,7 @@ DTYPES = {
     "i16": "i16", "i8": "i8", "u8": "u8", "b8": "bool", "f8e4m3fn": "e4m3fn",
     "f8e5m2": "e5m2", "f8e4m3fnuz": "e4m3fnuz", "f8e5m2fnuz": "e5m2fnuz", "f8e8m0fnu": "e8m0",
 }  # fmt: skip
+EIGHT = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0")  # formats of 8 bits
 TORCH_DTYPES = {
     "bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int64": "i64",
     "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "bool",
@@ -62,7 +63,8 @@ class Node:
         dims: the size of each axis, an expression of symbols.
         place: the line of the user's source.
         device: where it lives, if the file says so.
-        recast: whether it is a cast from one 16-bit format to another, which rounds twice.
+        recast: whether it is a cast from one 16-bit format to another, or to an 8-bit one: that
+            rounds what is rounded already.
     """
 
     name: str
@@ -189,7 +191,7 @@ class _Reader:
         operator, args, keywords = self._call(value)
         place = self.places[self.line - 1]
         source = self.nodes[args[0].name].dtype if args and isinstance(args[0], Ref) else None
-        recast = {source, dtype} == {"bf16", "f16"}
+        recast = {source, dtype} == {"bf16", "f16"} or (dtype in EIGHT and source != dtype)
         self.nodes[name] = Node(name, operator, args, keywords, dtype, dims, place, device, recast)
 
     def _call(self, value: ast.expr | None) -> tuple[str, tuple[Any, ...], dict[str, Any]]:

@@ -21,6 +21,7 @@ _DEP = re.compile(r"(?:Memory|Star|Weak)Dep\((?:name=)?'(\w+)'", re.ASCII)
 _LAYOUT = re.compile(r"\s+(\w+)\.layout = \w+\('(\w+)(?::\d+)?', torch\.(\w+)", re.ASCII)
 _GIVEN = re.compile(r"    (\w+): \w+", re.ASCII)
 _ALIASES = re.compile(r"\s+(\w+)\.aliases = \[([^\]]*)\]", re.ASCII)
+_MUTATIONS = re.compile(r"\s+\w+\.mutations = \[([^\]]*)\]", re.ASCII)
 _KERNEL = re.compile(r"\w+\.node\.kernel = (\S+)", re.ASCII)
 _FIELD = re.compile(r"[A-Za-z_]\w*\.(\w+)(?:\[\d+\])? =", re.ASCII)
 _WORD = re.compile(r"'(\w+)'", re.ASCII)
@@ -61,6 +62,7 @@ class Operation:
         reads: the buffers that it reads.
         gives: the format of each buffer that it writes, by name, as torch names it.
         aliases: the buffer that another one is a part of.
+        mutates: the buffers that it writes into, which others gave.
         device: `cpu`, `cuda` ...
         bodies: the loop body, `body`, and its masked parts, by name.
     """
@@ -71,6 +73,7 @@ class Operation:
     reads: list[str] = field(default_factory=list)
     gives: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
+    mutates: list[str] = field(default_factory=list)
     device: str = ""
     bodies: dict[str, list[Call]] = field(default_factory=dict)
 
@@ -91,7 +94,7 @@ class Fusion:
 
 
 def read_fusion(text: str, file: str) -> Fusion:
-    """Return what `ir_post_fusion.txt` says.
+    """Return what `ir_post_fusion.txt` says; it is empty where a graph only moves its inputs.
 
     Raises:
         ImportedFileError: the text is none; the error says where.
@@ -130,7 +133,7 @@ class _Reader:
                     part = found[1]
             if current is not None:
                 self._facts(current, part, line)
-        if not self.operations:
+        if not self.operations and any(line.strip() for line in self.lines):
             self.fail(1, "it holds no operation")
         return Fusion(tuple(self.operations.values()), self.together, self.kernel)
 
@@ -165,6 +168,8 @@ class _Reader:
             elif (aliases := _ALIASES.match(line)) is not None:
                 for other in _WORD.findall(aliases[2]):
                     current.aliases[aliases[1]] = other
+            elif (mutations := _MUTATIONS.match(line)) is not None:
+                current.mutates += _WORD.findall(mutations[1])
 
     def _bodies(self, number: int, lines: list[str]) -> dict[str, list[Call]]:
         try:
@@ -199,7 +204,7 @@ def _calls(function: ast.FunctionDef) -> Iterator[Call]:
 
 def _plain(value: ast.expr) -> object:
     if isinstance(value, ast.Name):
-        return Ref(value.id)
+        return float(value.id) if value.id in ("inf", "nan") else Ref(value.id)
     if isinstance(value, ast.Constant):
         return value.value
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):

@@ -13,13 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lastbit.importers.imported import is_float
-from lastbit.importers.inductor.fx import TORCH_DTYPES, Graph
+from lastbit.importers.inductor.fx import EIGHT, TORCH_DTYPES, Graph
 from lastbit.importers.inductor.loops import Call, Fusion, Operation, Ref
 from lastbit.importers.inductor.meanings import (
+    CHOICES,
     POINTWISE,
     Meanings,
     base_word,
     called,
+    is_held,
     moments_of,
 )
 
@@ -110,6 +112,7 @@ class _Matcher:
         self.moments = moments_of(graph, of_nodes, meanings)
 
     def readings(self) -> Readings:
+        made: dict[str, str] = {}
         for operation in self.fusion.operations:
             for name, dtype in operation.gives.items():
                 self.formats[name] = TORCH_DTYPES.get(dtype, dtype)
@@ -120,6 +123,11 @@ class _Matcher:
             for name in operation.gives:
                 if name in self.buffers and name not in operation.aliases:
                     self.found.buffers[name] = self.buffers[name].meaning
+                    made[name] = self.fusion.kernel.get(operation.name, operation.name)
+            kernel = self.fusion.kernel.get(operation.name, operation.name)
+            for name in operation.mutates:  # seen after the launch only, when both have written
+                if made.get(name) == kernel:
+                    self.found.buffers.pop(name, None)
         return self.found
 
     # Library calls and buffers.
@@ -176,7 +184,7 @@ class _Matcher:
         if word == "load" and args and isinstance(args[0], str):
             found = self._loaded(operation, args[0])
         elif word == "constant" and args:
-            found = Held(self.meanings.constant(args[0]), True)
+            found = Held(self.meanings.constant(args[0]), is_held(args[0]))
         elif word in ("store", "store_reduction") and len(args) > 2 and isinstance(args[0], str):
             if held[2] is not None:
                 self._stored(operation, args[0], held[2], word == "store_reduction")
@@ -228,6 +236,10 @@ class _Matcher:
             if not held.rounded:
                 self.found.dropped.append((operation.name, call.name))
             return held
+        if dtype in EIGHT:
+            meaning = self.meanings.of("cast", dtype, held.meaning)
+            self._edge(operation, meaning, held)
+            return Held(meaning, True)
         if dtype and is_float(dtype):
             return held if dtype in ("f32", "f64") else Held(held.meaning, True)
         return Held(self.meanings.of("cast", dtype, held.meaning), True)
@@ -285,7 +297,9 @@ class _Matcher:
             self.found.known.add(meaning)
         for one in held:
             self._edge(operation, meaning, one)
-        return Held(meaning, False)
+        values = held[1:] if word == "where" else held
+        chosen = word in CHOICES or word == "abs_"  # nothing to round where these are rounded
+        return Held(meaning, chosen and all(one.rounded for one in values))
 
     def _edge(self, operation: Operation, meaning: int, held: Held) -> None:
         kinds = self.found.edges.setdefault((meaning, held.meaning), {})

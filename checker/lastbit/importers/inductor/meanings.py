@@ -8,10 +8,13 @@ and the graph before fusion are put side by side by it: names of nodes are in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
+from lastbit.formats import as_exact, format_of
 from lastbit.importers.imported import is_float
 from lastbit.importers.inductor.fx import Graph, Node, Ref
+from lastbit.rounding import Rounding, round_exact
 
 MOVES = frozenset(
     {
@@ -32,8 +35,15 @@ POINTWISE = frozenset(
         "bitwise_and", "logical_not", "isnan", "isinf", "fma", "silu", "gelu", "remainder",
     }
 )  # fmt: skip
+FILLED = {"full": 1, "full_like": 1, "scalar_tensor": 0}  # the argument that fills
+CHOICES = frozenset({"where", "maximum", "minimum", "relu", "neg", "abs"})
+COUNTED = frozenset({"iota", "arange"})  # indices, which a loop body gives by its own variables
 # Names that a loop body uses for operators of the graph.
 SAME = {"div": "truediv", "true_divide": "truediv", "abs": "abs_", "bitwise_and": "logical_and"}
+
+
+GATHERS = frozenset({"index", "embedding", "gather", "index_select", "take"})
+RANDOM = ("rand", "seed", "bernoulli", "dropout", "normal", "multinomial", "exponential")
 
 
 class Meanings:
@@ -72,6 +82,11 @@ class Meanings:
         """Return what a number stands for: a word, and the numbers that it is a function of."""
         return self._facts[number]
 
+    @property
+    def index(self) -> int:
+        """Return the number of whatever depends on indices only."""
+        return self.of("index")
+
     def joined(self, parts: Iterable[int]) -> int:
         """Return values one beside the other, in whatever order."""
         found = sorted(set(parts))
@@ -94,6 +109,40 @@ def is_cast(node: Node) -> bool:
     if base_word(node.target) not in CASTS or node.recast:
         return False
     return node.dtype is not None and is_float(node.dtype)
+
+
+def is_random(node: Node) -> bool:
+    """Return whether a node draws random numbers."""
+    word = base_word(node.target)
+    return node.target != "" and any(one in word for one in RANDOM)
+
+
+def is_held_number(node: Node) -> bool:
+    """Return whether a node is filled with one number that its narrow format holds."""
+    word = base_word(node.target)
+    if word not in FILLED or len(node.args) <= FILLED[word] or node.dtype not in ("bf16", "f16"):
+        return False
+    return is_held(node.args[FILLED[word]], (node.dtype,))
+
+
+def is_held(value: object, names: Iterable[str] = ("bf16", "f16")) -> bool:
+    """Return whether a number is one of some formats, so that rounding changes nothing."""
+    if not isinstance(value, int | float) or not isfinite(value):
+        return not isinstance(value, Ref)
+    formats = [format_of(name) for name in names]
+    exact = as_exact(value)
+    return all(round_exact(exact, Rounding.of(fmt)) == exact for fmt in formats)
+
+
+def is_choice(node: Node, graph: Graph) -> bool:
+    """Return whether a node gives one of its operands, or its negative, all of one narrow format.
+
+    Rounding before it or after it is the same.
+    """
+    if base_word(node.target) not in CHOICES or node.dtype not in ("bf16", "f16"):
+        return False
+    read = {graph.nodes[name].dtype for name in node.reads}
+    return {one for one in read if one is not None and is_float(one)} == {node.dtype}
 
 
 def meanings_of(graph: Graph, meanings: Meanings) -> dict[str, int]:
@@ -119,8 +168,14 @@ def _meaning(node: Node, graph: Graph, known: dict[str, int], meanings: Meanings
         return _item(node, graph, known, meanings)
     if (word in MOVES or is_cast(node)) and reads:
         return reads[0]
-    if word == "cat":
+    if word in ("cat", "slice_scatter"):
         return meanings.joined(reads)
+    if word in FILLED and len(node.args) > FILLED[word]:
+        return part(node.args[FILLED[word]])
+    if word in COUNTED or _counts(node, reads, meanings):
+        return meanings.index
+    if word == "where" and len(node.args) == 3 and reads[0] == meanings.index:
+        return meanings.joined(map(part, node.args[1:]))  # as a loop body states it
     if word == "pow" and node.args[1:] == (2,):
         return meanings.of("mul", reads[0], reads[0])
     if word == "pow" and node.args[1:] == (3,):
@@ -136,6 +191,12 @@ def _meaning(node: Node, graph: Graph, known: dict[str, int], meanings: Meanings
     if word not in POINTWISE or len(plain) != len(node.args) or node.keywords:
         return called(meanings, word, reads)
     return meanings.of(SAME.get(word, word), *map(part, node.args))
+
+
+def _counts(node: Node, reads: list[int], meanings: Meanings) -> bool:
+    """Return whether a node computes with indices and integers only."""
+    whole = node.dtype is not None and not is_float(node.dtype)
+    return whole and bool(reads) and set(reads) == {meanings.index}
 
 
 def called(meanings: Meanings, word: str, reads: Iterable[int]) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lastbit.errors import LastbitError, Place
 from lastbit.importers.imported import Imported, ImportedFileError
-from lastbit.importers.inductor.building import program_of
+from lastbit.importers.inductor.building import program_of, result_names
 from lastbit.importers.inductor.folder import (
     FUSED,
     HOW,
@@ -22,10 +22,17 @@ from lastbit.importers.inductor.folder import (
     TRANSFORMED,
     GraphFolder,
 )
-from lastbit.importers.inductor.fx import Graph, Node, read_graph
+from lastbit.importers.inductor.fx import Graph, read_graph
 from lastbit.importers.inductor.loops import Fusion, read_fusion
-from lastbit.importers.inductor.matching import NARROW, Readings, readings_of
-from lastbit.importers.inductor.meanings import Meanings, is_cast, is_move, meanings_of
+from lastbit.importers.inductor.matching import Readings, readings_of
+from lastbit.importers.inductor.meanings import (
+    Meanings,
+    is_cast,
+    is_choice,
+    is_move,
+    meanings_of,
+)
+from lastbit.importers.inductor.unrounded import Unrounded, is_library, parts_of, roundings
 
 _FLAG = re.compile(r"^torch\._inductor\.config\.([\w.]{1,100}) = (\S{1,100})$", re.MULTILINE)
 _NUMBERED = re.compile(r":\d+$")
@@ -93,7 +100,8 @@ class Reading:
         flags: those on which roundings depend, as texts.
         reductions: how the kernels reduce, a sentence each.
         notes: what could not be read, and was assumed.
-        graph: the graph after Inductor's own passes.
+        first: the graph before Inductor's own passes.
+        graph: that after them.
         fusion: the operations; None where the folder does not hold them.
         readings: how they read values.
         meanings: of the nodes.
@@ -110,6 +118,7 @@ class Reading:
     flags: dict[str, str]
     reductions: tuple[str, ...]
     notes: tuple[str, ...]
+    first: Graph
     graph: Graph
     fusion: Fusion | None
     readings: Readings | None
@@ -168,9 +177,14 @@ class _Reader:
         elif not self.kernels:
             cause = f"it holds neither {FUSED} nor which nodes fused into which kernel"
             raise ImportedFileError(folder.shown, cause, HOW)
-        self.assumed: set[tuple[str, str]] = set()
-        self.known: dict[tuple[str, str], bool] = {}
-        self.rounded = _rounded(self.second)
+        self.unrounded = Unrounded(
+            self.second,
+            self.meanings,
+            self.numbers,
+            self.readings,
+            self.in_kernels,
+            self.flags.get("emulate_precision_casts") == "True",
+        )
 
     def _flags(self) -> dict[str, str]:
         text = self.folder.text(RUNNABLE)
@@ -179,17 +193,18 @@ class _Reader:
 
     def reading(self) -> Reading:
         before = program_of(self.first, self.folder.shown)
-        renamed = self._renamed()
+        renamed = result_names(self.first, self.second, self.folder.shown)
         middle = program_of(self.second, self.folder.shown, None, renamed)
         after = program_of(self.second, self.folder.shown, self.unrounded, renamed)
         dropped = tuple(self._dropped())
         if any("cuda" in node.device for node in self.second.nodes.values()):
             self.notes.append("a product and a sum may be one fused multiply-add in Triton")
-        if self.assumed:
-            pairs = sorted({read for _, read in self.assumed})[:4]
+        assumed = self.unrounded.assumed
+        if assumed:
+            pairs = sorted({read for _, read in assumed})[:4]
             names = ", ".join(f"`{name}`" for name in pairs)
             self.notes.append(
-                f"{len(self.assumed)} readings ({names} ...) were found in no loop body: taken "
+                f"{len(assumed)} readings ({names} ...) were found in no loop body: taken "
                 "as unrounded, for reader and value are in one kernel"
             )
         return Reading(
@@ -203,6 +218,7 @@ class _Reader:
             self.flags,
             tuple(self._reductions()),
             tuple(self.notes),
+            self.first,
             self.second,
             self.fusion,
             self.readings,
@@ -210,90 +226,10 @@ class _Reader:
             self.numbers,
         )
 
-    def _renamed(self) -> dict[str, str]:
-        """Return the names that results had before, where Inductor's passes gave them others."""
-        if len(self.first.results) != len(self.second.results):
-            cause = (
-                f"it returns {len(self.second.results)} results after Inductor's own passes, and "
-                f"{len(self.first.results)} before"
-            )
-            raise ImportedFileError(self.folder.shown, cause, "The two files are of two graphs.")
-        pairs = zip(self.second.results, self.first.results, strict=True)
-        return {new: old for new, old in pairs if new != old and old not in self.second.nodes}
-
-    # Which readings are unrounded.
-
-    def unrounded(self, reader: str, read: str) -> bool:
-        """Return whether a node reads a value without the roundings of the graph before.
-
-        Args:
-            reader: the node; empty: the value is returned.
-            read: what it names among its arguments.
-        """
-        key = reader, read
-        if key not in self.known:
-            self.known[key] = self._unrounded(reader, read)
-        return self.known[key]
-
-    def _unrounded(self, reader: str, read: str) -> bool:
-        rounded = self.rounded[read]
-        if rounded is None or not rounded.target:
-            return False
-        wanted = self.meanings[read]
-        if not reader or not self._is_computed(reader):
-            return self._stored_unrounded(read, wanted)
-        if self.readings is not None:
-            found = [
-                self.readings.edges[part, wanted]
-                for part in self._inside(reader, wanted)
-                if (part, wanted) in self.readings.edges
-            ]
-            if found:
-                return any(False in one for one in found)
-        if self.flags.get("emulate_precision_casts") == "True":
-            return False
-        together = self._together(reader, rounded.name)
-        if together:
-            self.assumed.add((reader, read))
-        return together
-
-    def _inside(self, reader: str, wanted: int) -> Iterator[int]:
-        """Yield what a node computes and what that is put together of, down to what it reads."""
-        node = self.second.nodes[reader]
-        stop = {self.meanings[name] for name in node.reads}
-        stack = [self.meanings[reader]]
-        if node.target.startswith(("aten.var", "aten.std")):
-            stack.append(self.numbers.of("reduce", "sum", wanted))
-        yield from parts_of(self.numbers, stack, stop)
-
-    def _is_computed(self, name: str) -> bool:
-        """Return whether a node is computed inside a loop, not by a library call."""
-        word = self.second.nodes[name].target.split(".")[1:2]
-        if self.readings is not None and word and word[0] in self.readings.calls.values():
-            return False
-        if self.readings is not None and self.meanings[name] in self.readings.known:
-            return True
-        kernels = self.in_kernels.get(name, ())
-        return any(not _is_library(kernel) for kernel in kernels)
-
-    def _stored_unrounded(self, read: str, wanted: int) -> bool:
-        """Return whether a buffer of a wide format holds a value that was to be rounded first."""
-        dtype = self.second.nodes[read].dtype
-        if self.readings is None or dtype in NARROW or dtype is None:
-            return False
-        return False in self.readings.stored.get((wanted, dtype), {})
-
-    def _together(self, reader: str, read: str) -> bool:
-        """Return whether one kernel of Inductor's own holds both nodes."""
-        own = {k for k in self.in_kernels.get(reader, ()) if not _is_library(k)}
-        return not own.isdisjoint(self.in_kernels.get(read, ()))
-
-    # What to report.
-
     def _dropped(self) -> Iterator[Dropped]:
         seen: set[object] = set()
         for node in self.second.nodes.values():
-            if is_move(node) or is_cast(node):
+            if is_move(node) or is_cast(node) or is_choice(node, self.second):
                 continue
             for read in dict.fromkeys(node.reads):
                 if self.unrounded(node.name, read):
@@ -303,7 +239,7 @@ class _Reader:
                 yield from self._found(None, name, seen)
 
     def _found(self, reader: str | None, read: str, seen: set[object]) -> Iterator[Dropped]:
-        for node in _roundings(self.second, read):
+        for node in roundings(self.second, read, self.unrounded):
             if (node.name, reader) not in seen:
                 seen.add((node.name, reader))
                 kernels = self._where(reader or read, node.name)
@@ -313,11 +249,11 @@ class _Reader:
                     str(node.dtype),
                     kernels,
                     node.place,
-                    (reader or "", read) in self.assumed,
+                    (reader or "", read) in self.unrounded.assumed,
                 )
 
     def _where(self, reader: str, read: str) -> tuple[str, ...]:
-        own = [k for k in self.in_kernels.get(reader, ()) if not _is_library(k)]
+        own = [k for k in self.in_kernels.get(reader, ()) if not is_library(k)]
         both = [k for k in own if k in self.in_kernels.get(read, ())] or own
         if both:
             return tuple(_NUMBERED.sub("", kernel) for kernel in both)
@@ -353,49 +289,3 @@ class _Reader:
             else:
                 size = f" of {blocks[1]}" if blocks else ""
                 yield f"{name} adds up in a loop over blocks{size}"
-
-
-def parts_of(numbers: Meanings, start: list[int], stop: set[int]) -> Iterator[int]:
-    """Yield meanings and what they are put together of, down to inputs, calls and `stop`."""
-    seen: set[int] = set()
-    stack = list(start)
-    while stack:
-        one = stack.pop()
-        if one in seen or one in stop:
-            continue
-        seen.add(one)
-        yield one
-        word, *parts = numbers.facts(one)
-        if word not in ("input", "number", "call"):
-            stack += [part for part in parts if type(part) is int]
-
-
-def _is_library(kernel: str) -> bool:
-    return kernel.startswith(("extern_kernels.", "torch.ops.", "aten."))
-
-
-def _rounded(graph: Graph) -> dict[str, Node | None]:
-    """Return for each node the last one at which its value is rounded to a narrow format."""
-    found: dict[str, Node | None] = {}
-    for node in graph.nodes.values():
-        passes = is_move(node) or is_cast(node)
-        own = node.dtype in NARROW and (not passes or (is_cast(node) and _narrows(graph, node)))
-        before = found[node.reads[0]] if passes and node.reads else None
-        found[node.name] = node if own else before
-    return found
-
-
-def _roundings(graph: Graph, name: str) -> Iterator[Node]:
-    """Yield the nodes that round what a node passes on, from the last to where it is computed."""
-    while True:
-        node = graph.nodes[name]
-        passes = is_move(node) or is_cast(node)
-        if node.dtype in NARROW and (not passes or (is_cast(node) and _narrows(graph, node))):
-            yield node
-        if not passes or not node.reads:
-            return
-        name = node.reads[0]
-
-
-def _narrows(graph: Graph, node: Node) -> bool:
-    return graph.nodes[node.reads[0]].dtype != node.dtype if node.reads else False

@@ -10,76 +10,19 @@ they add.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lastbit.errors import LastbitError
-from lastbit.expression import parse_expression
-from lastbit.formats import Format, as_exact, format_of
-from lastbit.importers.imported import Imported, stored
+from lastbit.importers.imported import Imported
 from lastbit.importers.inductor.capture import CapturedGraph
 from lastbit.importers.inductor.fx import TORCH_DTYPES
+from lastbit.importers.inductor.meanings import is_cast, is_move
+from lastbit.importers.inductor.predicting import Array, Held, predicted, statements_of
 from lastbit.importers.inductor.reading import Reading
-from lastbit.importers.onnx.observing import made_of_sizes
-from lastbit.importers.onnx.regions import Region, words_of
-from lastbit.interpret.array import ArrayDomain, values_of
-from lastbit.interpret.evaluate import results
-from lastbit.interpret.policy import Policy
-from lastbit.rounding import Rounding
+from lastbit.importers.onnx.regions import Region
 from lastbit.statement import Statement
-from lastbit.text import Program
-from lastbit.ulp_array import ulp_distance_array
-from lastbit.ulps import ulp
 
-Array = NDArray[Any]
-
-# Largest distances of torch's functions in binary32 from the correctly rounded value, in ulp, found
-# over 2^20 normal(0, 1) inputs.
-ULPS = {
-    "exp": 2, "exp2": 2, "expm1": 2, "sigmoid": 3, "silu": 3, "tanh": 2, "log": 1, "log1p": 2,
-    "log2": 2, "erf": 1, "sin": 1, "cos": 1, "rsqrt": 1, "softplus": 3, "opaque": 4,
-}  # fmt: skip
-PREDICTED = "__predicted"
-TOTAL = "__total"
 MOST_SHOWN = 4
-
-_FUNCTION = re.compile(r"\b([a-z_]\w*)\(")
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A value that was predicted and observed.
-
-    Attributes:
-        name: in the program.
-        format: whose ulp are meant.
-        elements: how many.
-        differing: how many have other bits.
-        ulp: the greatest distance, in ulp of the format at the largest value.
-        functions: library functions that take part, which are not correctly rounded.
-    """
-
-    name: str
-    format: str
-    elements: int
-    differing: int
-    ulp: float
-    functions: tuple[str, ...]
-
-    @property
-    def confirmed(self) -> bool:
-        """Return whether the prediction holds: bit for bit, or within what functions may do."""
-        if not self.differing:
-            return True
-        if not self.functions:
-            return False
-        wide = self.format in ("f32", "f64")
-        return self.ulp <= (sum(ULPS.get(f, 4) for f in self.functions) + 2 if wide else 1)
 
 
 class Runs:
@@ -134,7 +77,7 @@ class Runs:
             ):
                 seen[name] = value
         taken = {st.name for st in model.program.statements if _adds(st)} | self._parts(model)
-        yield from _held(model, seen, taken, {})
+        yield from predicted(model, seen, taken, {})
 
     def _parts(self, model: Imported) -> set[str]:
         """Return values of nodes that are stated in several steps, sums among them."""
@@ -169,22 +112,33 @@ class Runs:
             total = self._total(st, totals)
             if st.name not in seen and total is not None:
                 by_total[st.name] = total
-        yield from _held(model, seen, taken | self._parts(model), by_total)
+        yield from predicted(model, seen, taken | self._parts(model), by_total)
 
     def _statement(self, meaning: int, value: Array, dtype: str) -> str | None:
         """Return the value of the program that a buffer holds."""
         reading, model = self.reading, self.reading.after
+        if reading.numbers.facts(meaning)[0] == "number":
+            return None  # filled first, so that a library call can scatter into it
         shape = tuple(map(str, value.shape))
         originals = {origin.original: name for name, origin in model.origins.items()}
-        for node in reading.graph.nodes.values():
-            same = reading.meanings[node.name] == meaning and node.dims == shape
+        nodes = [
+            node
+            for node in reading.graph.nodes.values()
+            if reading.meanings[node.name] == meaning and node.dims == shape
+        ]
+        # Parts of one library call share a meaning, and what is computed from them alike: no
+        # buffer says which of them it holds.
+        made = [n for n in nodes if n.target == "getitem" or not (is_move(n) or is_cast(n))]
+        if len(made) > 1:
+            return None
+        for node in nodes:
             name = originals.get(node.name)
             name = name or next((n for n, o in originals.items() if o and n == node.name), None)
             if name is None and node.name in reading.graph.results:
                 at = reading.graph.results.index(node.name)
                 name = model.results[at] if at < len(model.results) else None
-            st = None if name is None else _statements(model).get(name)
-            if same and st is not None and st.rounding is not None:
+            st = None if name is None else statements_of(model).get(name)
+            if st is not None and st.rounding is not None:
                 narrow = st.rounding.format.short
                 if narrow == node.dtype == dtype:
                     return name
@@ -209,123 +163,8 @@ class Runs:
         return None
 
 
-def _statements(model: Imported) -> dict[str, Statement]:
-    return {st.name: st for st in model.program.statements}
-
-
 def _adds(st: Statement) -> bool:
     return st.schedule is not None
-
-
-def _held(
-    model: Imported,
-    seen: Mapping[str, Array],
-    taken: Iterable[str],
-    totals: Mapping[str, Array],
-) -> Iterator[Held]:
-    """Predict the values that were seen, each from those before it.
-
-    Args:
-        model: the program.
-        seen: the values of a run, by name.
-        taken: values that are not predicted: sums, whose order is not known.
-        totals: for values that are a sum and more, the sum.
-    """
-    taken = set(taken)
-    given: dict[str, Array] = {}
-    statements: list[Statement] = []
-    wanted: list[str] = []
-    functions: dict[str, tuple[str, ...]] = {}
-    known: dict[str, tuple[str, ...]] = {}
-    unknown: set[str] = set()  # what hangs on a value that was not seen
-    for st in model.program.statements:
-        value = seen.get(st.name)
-        if st.expr is None:
-            value = value if value is not None else _made(st)
-            if value is None:
-                unknown.add(st.name)
-                continue
-            given[st.name] = value
-            statements.append(_input(st, value))
-            continue
-        expr, acc, schedule = st.expr, st.acc, st.schedule
-        if st.name in totals:
-            name = f"{st.name}{TOTAL}"
-            shape = [int(dim) for dim in model.shapes[st.name]]
-            given[name] = totals[st.name].reshape(shape)
-            place = replace(st, rounding=Rounding.of(format_of("f32")))
-            statements.append(_input(place, given[name], name))
-            expr, acc, schedule = _without_sum(expr, name), None, None
-        reads = words_of(expr)
-        lost = any(one in unknown for one in reads) or (st.name in taken and acc is not None)
-        used = {f for one in reads for f in known.get(one, ())}
-        used |= {f for f in _FUNCTION.findall(expr) if f in ULPS}
-        cut = value is not None and st.rounding is not None
-        if not lost:
-            name = f"{st.name}{PREDICTED}" if cut else st.name
-            statements.append(replace(st, name=name, expr=expr, acc=acc, schedule=schedule))
-            if cut:
-                wanted.append(name)
-                functions[st.name] = tuple(sorted(used))
-            else:
-                known[st.name] = tuple(sorted(used))
-        if cut:
-            assert value is not None
-            given[st.name] = value
-            statements.append(_input(st, value))
-        elif lost:
-            unknown.add(st.name)
-    if not wanted:
-        return
-    program = Program(tuple(statements), tuple(wanted))
-    found = results(program.bind({}), ArrayDomain(given), Policy.BITS)
-    for name in wanted:
-        plain = name.removesuffix(PREDICTED)
-        st = _statements(model)[plain]
-        assert st.rounding is not None
-        yield _compared(
-            plain, values_of(found[name]), given[plain], st.rounding.format, functions[plain]
-        )
-
-
-def _compared(name: str, a: Array, b: Array, fmt: Format, functions: tuple[str, ...]) -> Held:
-    if a.shape != b.shape:
-        raise LastbitError(
-            f"`{name}` has the shape {list(a.shape)}, and {list(b.shape)} in the run."
-        )
-    found = ulp_distance_array(a, b, fmt)
-    differing = int((found.kinds != 0).sum())
-    finite = np.isfinite(a) & np.isfinite(b)
-    largest = float(np.abs(b[finite]).max(initial=0.0))
-    unit = float(ulp(as_exact(largest), fmt))
-    scaled = float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / unit
-    return Held(name, fmt.short, int(a.size), differing, scaled, functions)
-
-
-def _without_sum(expr: str, name: str) -> str:
-    """Return an expression with a name in place of the sum that it begins with."""
-    depth = 0
-    for at, letter in enumerate(expr):
-        depth += (letter == "(") - (letter == ")")
-        if letter == ")" and not depth:
-            return name + expr[at + 1 :]
-    return expr
-
-
-def _input(st: Statement, value: Array, name: str = "") -> Statement:
-    dims = tuple(parse_expression(str(size)) for size in value.shape)
-    rounding = st.rounding if st.rounding is not None else Rounding.of(format_of(stored("f32")))
-    return Statement(name or st.name, rounding, dims, None, None, None, st.place)
-
-
-def _made(st: Statement) -> Array | None:
-    if not st.name.startswith(("causal_mask_", "tril_", "triu_", "arange_")):
-        return None
-    try:
-        shape = [dim.evaluate({}) for dim in st.dims or ()]
-    except LastbitError:
-        return None
-    return made_of_sizes(st.name, shape)
 
 
 def _array(tensor: Any) -> Array:
