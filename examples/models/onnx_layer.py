@@ -24,6 +24,7 @@ LEVELS = {
     "disabled": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
     "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
     "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "layout": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_LAYOUT,
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 

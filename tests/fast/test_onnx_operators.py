@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
+from onnx import TensorProto
 from onnx_models import (
     Array,
     evaluated,
@@ -29,6 +30,10 @@ from onnx_models import (
     ulps,
     whole_numbers,
 )
+
+from lastbit.checking import check_models
+from lastbit.errors import InputError
+from lastbit.importers.onnx import read_onnx
 
 DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16}
 KINDS = tuple(DTYPES)
@@ -291,3 +296,48 @@ def test_casts_round_once_and_widening_ones_not_at_all(tmp_path: Path) -> None:
     nodes = [node("h = Cast(x)", to=10), node("w = Cast(h)", to=1), node("z = Add(w, x)")]
     path = saved(tmp_path, model(nodes, ["x: f32[3, 64]"], ["z: f32[3, 64]"]))
     assert ulps(evaluated(path, {"x": x})["z"], expected(path, {"x": x})["z"]) == 0
+
+
+@pytest.mark.parametrize("kind", ["f32", "i64"])
+def test_the_remainder_of_values_is_opaque(kind: str, tmp_path: Path) -> None:
+    three = np.array(3, np.float32 if kind == "f32" else np.int64)
+    made = model(
+        [node("y = Mod(x, c)", fmod=int(kind == "f32"))],
+        [f"x: {kind}[4]"],
+        [f"y: {kind}[4]"],
+        {"c": three},
+    )
+    imported = read_onnx(saved(tmp_path, made))
+    assert [(one.operator, one.reads[0]) for one in imported.opaque] == [("Mod", "x")]
+
+
+def test_results_of_other_types_and_shapes_are_refused(tmp_path: Path) -> None:
+    one = [node("y = Add(x, x)")]
+    wide = [node("t = Add(x, x)"), node("y = Cast(t)", to=TensorProto.DOUBLE)]
+    turned = [node("t = Add(x, x)"), node("y = Reshape(t, s)")]
+    before = saved(tmp_path, model(one, ["x: f32[4]"], ["y: f32[4]"]), "a.onnx")
+    other = model(wide, ["x: f32[4]"], ["y: f32[4]"])
+    other.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    with pytest.raises(InputError, match="the result `y` is f64, and f32 in"):
+        check_models(before, saved(tmp_path, other, "b.onnx"))
+    square = model(turned, ["x: f32[4]"], ["y: f32[2, 2]"], {"s": np.array([2, 2])})
+    with pytest.raises(InputError, match=r"the result `y` has the shape \[2, 2\], and \[4\] in"):
+        check_models(before, saved(tmp_path, square, "c.onnx"))
+
+
+def test_the_gelu_of_onnx_runtime_is_another_rounding_than_erf_and_a_quotient(
+    tmp_path: Path,
+) -> None:
+    weights = {"r": np.float32(2**0.5), "one": np.float32(1), "h": np.float32(0.5)}
+    given = {name: np.asarray(value) for name, value in weights.items()}
+    texts = ["d = Div(x, r)", "e = Erf(d)", "p = Add(e, one)", "q = Mul(x, p)", "y = Mul(q, h)"]
+    paths = [
+        saved(tmp_path, model(nodes, ["x: f32[2000]"], ["y: f32[2000]"], held), f"{n}.onnx")
+        for n, (nodes, held) in enumerate(
+            (([*map(node, texts)], given), ([node("y = Gelu(x)")], {}))
+        )
+    ]
+    x = {"x": normals((2000,), np.float32)}
+    first, second = (expected(path, x)["y"] for path in paths)
+    assert np.any(first != second)
+    assert {step.change for step in check_models(*paths).steps} == {"rounding"}

@@ -139,7 +139,6 @@ def test_a_constant_shape_of_zeros_and_a_clip(tmp_path: Path) -> None:
         ("LayerNormalization(x, w, b)", {}),
         ("Softmax(x)", {"axis": 1}),
         ("LogSoftmax(x)", {}),
-        ("Gelu(x)", {}),
         ("Gelu(x)", {"approximate": "tanh"}),
         ("Softplus(x)", {}),
         ("LeakyRelu(x)", {"alpha": 0.3}),

@@ -39,6 +39,19 @@ class Operand:
     numbers: tuple[Number, ...] | None = None
     kind: str = ""
 
+    @property
+    def dtype(self) -> str:
+        """Return the type of what has sizes or numbers."""
+        return self.kind.partition("[")[0]
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Return the shape of what has numbers; None where it is not known."""
+        inside = self.kind.partition("[")[2].rstrip("]")
+        dims = [dim.strip() for dim in inside.split(",") if dim.strip()]
+        known = self.numbers is not None and all(dim.isdigit() for dim in dims)
+        return tuple(map(int, dims)) if known else None
+
 
 class Call:
     """One node.

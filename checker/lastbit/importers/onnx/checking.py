@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
+from lastbit.allowing import with_allows
 from lastbit.change import Change
 from lastbit.codes import ASSUMED_CODE, DIFFERENCE_CODES, OPAQUE_CODE
-from lastbit.demands import budget_record, violations
+from lastbit.demands import budget_at
 from lastbit.errors import did_you_mean
 from lastbit.importers.imported import Imported, ImportedFileError, Opaque
 from lastbit.importers.onnx import read_onnx
 from lastbit.importers.onnx.comparing import Dropped, aligned, dropped, own_names
-from lastbit.importers.onnx.regions import Region, regions, words_of
+from lastbit.importers.onnx.regions import Opener, Region, regions
 from lastbit.importers.onnx.unrounded import same_unrounded
-from lastbit.plan_model import Budget, Plan, Span
+from lastbit.importers.renaming import words_of
+from lastbit.importers.verdicts import (
+    Verdicts,
+    judged_region,
+    listed,
+    step_of,
+    undecided,
+    unmet,
+    verb,
+)
+from lastbit.plan_model import Budget, Distribution, Plan, Span
 from lastbit.records import Evidence, Location
 from lastbit.result import Finding, Result, Step, environment
 from lastbit.verify.decide import Judged
-from lastbit.verify.worst import judge_worst
 
 if TYPE_CHECKING:
+    from lastbit.importers.onnx.levels import Level
     from lastbit.importers.onnx.observing import Runs
 
 DROPPED_CODE, FUSED_CODE = "FUS102", "FUS101"  # the rules drop-rounding and fuse-elementwise
+DRAWN = "the values of each region are drawn"
 MOST_JUDGED = 80  # values of a region that is tried on inputs
 MOST_NAMES = 8  # that a title lists
 
@@ -52,7 +64,7 @@ def check_onnx(
         seed: selects every draw.
         today: the day that the result names.
         run: whether both models are run with ONNX Runtime, the first node by node, and held
-            against the prediction.
+            against the prediction; and the first level that changes a verdict is named.
 
     Raises:
         InputError: a file cannot be read or run, or the two have other inputs or results.
@@ -69,7 +81,43 @@ def check_onnx(
             {name: span.high for name, span in first.symbols.items() if name in (symbols or {})},
             seed,
         )
-    return compare(first, second, budget, seed, today or date.today(), runs)
+    return compare(first, second, lambda _: budget, seed, today or date.today(), runs)
+
+
+def is_onnx_pair(plan: Plan) -> bool:
+    """Return whether a plan compares a model with what ONNX Runtime made of it."""
+    files = [model.file.lower() for model in plan.imports]
+    return plan.after is not None and len(files) == 2 and all(f.endswith(".onnx") for f in files)
+
+
+def check_plan(plan: Plan, seed: int, today: date) -> Result:
+    """Judge the two models of a plan, region by region, against what the plan demands and allows.
+
+    Args:
+        plan: one whose two graphs are imported from files of ONNX.
+        seed: selects every draw.
+        today: the day that the result names.
+
+    Raises:
+        InputError: a model does not fit together.
+    """
+    first, second = plan.imports
+    drawn = {name: one for name, one in plan.inputs.items() if isinstance(one, Distribution)}
+    given = {**first.inputs, **drawn}
+    first = replace(first, symbols=plan.symbols, batch=plan.batch, inputs=given)
+    result = compare(first, second, lambda names: budget_at(plan, names), seed, today)
+    notes = [
+        Finding(
+            ASSUMED_CODE,
+            "warning",
+            f"the data of `{name}` is not read: {DRAWN}",
+            Location(plan.file),
+        )
+        for name, one in plan.inputs.items()
+        if not isinstance(one, Distribution)
+    ]
+    result = with_allows(result, plan.allows)
+    return Result.of("lint", result.steps, [*result.findings, *notes], result.environment)
 
 
 def _sized(model: Imported, symbols: Mapping[str, tuple[int, int]], batch: str | None) -> Imported:
@@ -84,28 +132,52 @@ def _sized(model: Imported, symbols: Mapping[str, tuple[int, int]], batch: str |
 def compare(
     before: Imported,
     after: Imported,
-    budget: Budget | None,
+    demand: Callable[[Sequence[str]], Budget | None],
     seed: int,
     today: date,
     runs: Runs | None = None,
 ) -> Result:
-    """Return the verdicts on two aligned models."""
+    """Return the verdicts on two aligned models.
+
+    Args:
+        before: the first.
+        after: the second, in the names of the first.
+        demand: gives what is demanded of some values.
+        seed: selects every draw.
+        today: the day that the result names.
+        runs: both models, run; None: they are not.
+    """
     lost = {one.name: one for one in dropped(before, after)}
     steps: list[Step] = []
     findings: list[Finding] = []
-    known: dict[str, tuple[Judged, str]] = {}
-    for number, region in enumerate(regions(before, after), 1):
+    verdicts = Verdicts(seed, _judged)
+    levels: tuple[Level, ...] = ()
+    if runs is not None:
+        from lastbit.importers.onnx.levels import history, levels_of
+
+        levels = levels_of(before, lambda region: verdicts.of(region).change)
+    opener = Opener(before, after, lambda region: verdicts.of(region).change)
+    for number, region in enumerate(map(opener.of, regions(before, after)), 1):
         identity = f"difference-{number}" if number > 1 else "difference"
-        same_as = None
-        if region.key in known:
-            judged, same_as = known[region.key]
-        else:
-            judged = _judged(region, seed)
-            known[region.key] = judged, identity
-        step = _step(identity, region, judged, same_as, after, lost)
-        seen = tuple(map(str, runs.observe(region))) if runs is not None else ()
-        steps.append(replace(step, budget=budget_record(budget), notes=(*step.notes, *seen)))
-        findings += _findings(steps[-1], judged, budget, region, lost)
+        judged, same_as = verdicts.step(region, identity)
+        seen: list[str] = []
+        if runs is not None:
+            seen = [history(levels, region.names), *map(str, runs.observe(region))]
+        title, location = _heading(region, after, lost)
+        budget = demand(region.names)
+        step = step_of(
+            judged,
+            identity=identity,
+            title=title,
+            location=location,
+            at=region.results or own_names(region.names),
+            budget=budget,
+            notes=seen,
+            same_as=same_as,
+        )
+        steps.append(step)
+        findings += unmet(step, judged, budget, region.opaque)
+        findings += _lost(step, region, lost, levels)
     for step in _opaque(before, after, steps):
         steps.append(step)
         findings.append(Finding(OPAQUE_CODE, "error", step.title, step.location, step.id))
@@ -133,15 +205,7 @@ def _opaque(before: Imported, after: Imported, steps: Sequence[Step]) -> Iterato
         if not read or foreign.intersection(one.gives):
             continue
         changed |= set(one.gives)
-        names = ", ".join(f"`{name}`" for name in read)
-        verb = "differs" if len(read) == 1 else "differ"
-        yield Step(
-            id=f"opaque-{len(seen)}",
-            title=f"{one.operator} reads {names}, which {verb}, and is known by its name only",
-            location=Location(one.place.file or after.file, one.place.line or None),
-            change=str(Change.UNKNOWN),
-            at=one.gives,
-        )
+        yield undecided(one, read, len(seen), after.file)
 
 
 def _about_models(before: Imported, after: Imported) -> Iterator[Finding]:
@@ -176,75 +240,46 @@ def _about_run(
 
 
 def _judged(region: Region, seed: int) -> Judged:
+    """Return the verdict on a region, by its inputs or else by a law."""
     if region.plan is None:
-        return Judged("", Change.UNKNOWN, region.results, notes=(region.why,))
+        return judged_region(region, seed)
     if len(region.names) > MOST_JUDGED:
-        return _bounded(region, region.plan)
-    verdicts, notes = judge_worst(region.plan, seed)
-    whole = verdicts.whole
-    return replace(whole, notes=(*whole.notes, *notes))
+        note = f"{len(region.names)} values read one another: too many to be tried on inputs"
+        undecided = Judged("", Change.UNKNOWN, region.results, notes=(note,))
+        return _bounded(undecided, region.plan)
+    found = judged_region(region, seed)
+    return _bounded(found, region.plan) if found.change == Change.UNKNOWN else found
 
 
-def _bounded(region: Region, plan: Plan) -> Judged:
-    """Return what a law says of a region that is too large to be judged on inputs."""
-    note = f"{len(region.names)} values read one another: too many to be tried on inputs"
+def _bounded(judged: Judged, plan: Plan) -> Judged:
+    """Return what a law says of a region that no inputs decide."""
     if not same_unrounded(plan):
-        return Judged("", Change.UNKNOWN, region.results, notes=(note,))
+        return judged
     detail = "both sides are the same program but for their roundings: at most `rounding`"
     law = Evidence("law", detail=detail)
-    return Judged("", Change.ROUNDING, region.results, evidence=(law,), notes=(note, detail))
+    return replace(judged, change=Change.ROUNDING, evidence=(law,), notes=(*judged.notes, detail))
 
 
-def _step(
-    identity: str,
-    region: Region,
-    judged: Judged,
-    same_as: str | None,
-    after: Imported,
-    lost: dict[str, Dropped],
-) -> Step:
+def _heading(region: Region, after: Imported, lost: Mapping[str, Dropped]) -> tuple[str, Location]:
+    """Return what became of a region, in one line, and where a model states it."""
     named = [name for name in region.names if name in lost and lost[name].loses]
     shown = named or list(region.results) or list(own_names(region.names))
-    listed = ", ".join(f"`{name}`" for name in shown[:MOST_NAMES])
-    if len(shown) > MOST_NAMES:
-        listed += f" and {len(shown) - MOST_NAMES} more"
-    verb = "is" if len(shown) == 1 else "are"
     what = "no longer rounded as before" if named else "computed in another way"
     place = next((lost[name].place for name in region.names if name in lost), None)
     location = Location(after.file)
     if place is not None and place.file:
         location = Location(place.file, place.line or None, place.column or None)
-    return Step(
-        id=identity,
-        title=f"{listed} {verb} {what}",
-        location=location,
-        change=str(judged.change),
-        at=region.results or own_names(region.names),
-        domain=judged.domain,
-        promises=judged.promises,
-        drift=judged.drift,
-        witness=judged.witness,
-        evidence=judged.evidence,
-        notes=judged.notes,
-        same_as=same_as,
-    )
+    return f"{listed(shown, MOST_NAMES)} {verb(shown)} {what}", location
 
 
-def _findings(
-    step: Step,
-    judged: Judged,
-    budget: Budget | None,
-    region: Region,
-    lost: dict[str, Dropped],
+def _lost(
+    step: Step, region: Region, lost: Mapping[str, Dropped], levels: Sequence[Level]
 ) -> Iterator[Finding]:
-    label = f"the region of {', '.join(f'`{name}`' for name in step.at[:MOST_NAMES])}"
-    for _, sentence in violations(label, judged, budget):
-        code = DIFFERENCE_CODES[judged.change]
-        yield Finding(code, "error", sentence, step.location, step.id)
-    for name in region.names:
-        if name in lost:
-            one = lost[name]
-            place = one.place
-            location = Location(place.file, place.line or None, place.column or None)
-            code = DROPPED_CODE if one.loses else FUSED_CODE
-            yield Finding(code, "note", str(one), location, step.id)
+    """Yield a note for each value of a region that is no longer rounded, or is gone."""
+    for one in (lost[name] for name in region.names if name in lost):
+        first = next((level.name for level in levels if one.name in level.dropped), None)
+        message = f"{one}; first at level `{first}`" if first else str(one)
+        place = one.place
+        location = Location(place.file, place.line or None, place.column or None)
+        code = DROPPED_CODE if one.loses else FUSED_CODE
+        yield Finding(code, "note", message, location, step.id)

@@ -7,15 +7,16 @@ was absorbed by a fused operator.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lastbit.errors import InputError, Place, Problem
-from lastbit.importers.imported import NOWHERE, Imported, Opaque
+from lastbit.importers.imported import NOWHERE, Imported
+from lastbit.importers.onnx.blocked import unblocked
+from lastbit.importers.renaming import renamed, words_of
+from lastbit.importers.results import check_results
 from lastbit.statement import Statement
 
-_WORD = re.compile(r"(?<!')\b[A-Za-z_]\w*\b(?!\(|=[^=])")
 _PART = "__"
 NARROW = ("f16", "bf16")
 
@@ -56,24 +57,14 @@ def aligned(before: Imported, after: Imported) -> Imported:
     Raises:
         InputError: the two have other inputs or other results.
     """
+    check_results(before, after)
+    after = renamed(after, _by_original(before, after))
     _check(before, after)
+    after = _with_weights_of(before, after)
     names = _renames(before, after)
-    program = after.program
-    statements = tuple(_renamed(st, names) for st in program.statements)
-    kept = {st.name for st in statements if st.expr is not None}
-    wanted = [name for name in before.program.outputs if name in kept]
-    outputs = [names.get(name, name) for name in program.outputs]
-    return replace(
-        after,
-        program=replace(
-            program, statements=statements, outputs=tuple(dict.fromkeys([*wanted, *outputs]))
-        ),
-        weights={names.get(name, name): original for name, original in after.weights.items()},
-        contents={names.get(name, name): held for name, held in after.contents.items()},
-        results=tuple(names.get(name, name) for name in after.results),
-        origins={names.get(name, name): origin for name, origin in after.origins.items()},
-        opaque=tuple(_renamed_opaque(one, names) for one in after.opaque),
-    )
+    computed = (st.name for st in after.program.statements if st.expr is not None)
+    kept = {names.get(name, name) for name in computed}
+    return renamed(after, names, [name for name in before.program.outputs if name in kept])
 
 
 def _check(before: Imported, after: Imported) -> None:
@@ -84,21 +75,82 @@ def _check(before: Imported, after: Imported) -> None:
         if st.expr is not None or st.name in given or st.name in after.inputs:
             continue
         other = first.get(st.name)
-        if other is None and st.name in after.weights:
-            continue  # one that was computed from others; what reads it is another function
-        weight = st.name in after.weights  # one of another type holds other numbers
-        same = other is not None and (weight or other.rounding == st.rounding)
+        if st.name in after.weights:
+            continue  # one that was computed, or has another shape, is not that of the first
+        same = other is not None and other.rounding == st.rounding
         if not same or other is None or other.expr is not None or other.dims != st.dims:
             what = "type and shape" if other is not None and other.dims == st.dims else "shape"
             message = f"{before.file} has no input `{st.name}` of this {what}"
             problems.append(Problem(message, "Both read the same inputs.", Place(after.file)))
     missing = [name for name in before.results if name not in after.results]
     if missing:
-        message = f"`{missing[0]}` is no result of the model, and one of {before.file}"
+        origin = before.origins.get(missing[0])
+        shown = origin.original if origin is not None else missing[0]
+        message = f"`{shown}` is no result of the model, and one of {before.file}"
         remedy = "Name the model that ONNX Runtime wrote for the other one."
         problems.append(Problem(message, remedy, Place(after.file)))
     if problems:
         raise InputError(problems)
+
+
+def _by_original(before: Imported, after: Imported) -> dict[str, str]:
+    """Return new names for values that have another name in the first program than in the second.
+
+    A name of a file may be that of a value in one program only if no other value there has a name
+    that looks like it.
+    """
+    found = {origin.original: name for name, origin in before.origins.items()}
+    first = {st.name for st in before.program.statements}
+    results = {before.origins[n].original: n for n in before.results if n in before.origins}
+    names: dict[str, str] = {}
+    for name in after.results:
+        origin = after.origins.get(name)
+        target = results.get(origin.original) if origin is not None else None
+        if target not in (None, name):
+            names[name] = str(target)
+    for st in after.program.statements:
+        if st.name in names:
+            continue
+        origin, own = after.origins.get(st.name), before.origins.get(st.name)
+        if origin is None or (own is not None and own.original == origin.original):
+            continue
+        target = found.get(origin.original)
+        if target is None and st.name in first:
+            target = _fresh(f"{st.name}_after", first)
+        if target is not None:
+            names[st.name] = target
+    return names
+
+
+def _with_weights_of(before: Imported, after: Imported) -> Imported:
+    """Return a model with the first one's weights where it holds the same numbers as others.
+
+    ONNX Runtime works out what depends on weights only, keeps one of several that are equal, and
+    moves the channels of convolutions into blocks.
+    """
+    others = set(other_weights(before, after))
+    first = {st.name: st for st in before.program.statements}
+    loose = [name for name in after.weights if name in others or name not in first]
+    if not loose:
+        return after
+    held = {_held(before.contents.get(name)): name for name in before.weights}
+    blocked = unblocked(before, after)
+    names = {}
+    for name in loose:
+        same = held.get(_held(after.contents.get(name))) or blocked.get(name)
+        if same is not None:
+            names[name] = same
+    own = set(names.values())
+    taken = {*first, *(st.name for st in after.program.statements)}
+    names |= {n: _fresh(f"{n}_after", taken) for n in loose if n in own and n not in names}
+    moved = renamed(after, names)
+    statements = (first[st.name] if st.name in own else st for st in moved.program.statements)
+    contents = {name: before.contents[name] for name in own if name in before.contents}
+    return replace(
+        moved,
+        program=replace(moved.program, statements=tuple(statements)),
+        contents={**moved.contents, **contents},
+    )
 
 
 def _renames(before: Imported, after: Imported) -> dict[str, str]:
@@ -120,21 +172,26 @@ def _renames(before: Imported, after: Imported) -> dict[str, str]:
 
 
 def other_weights(before: Imported, after: Imported) -> list[str]:
-    """Return the inputs of both programs that the files do not hold the same numbers of.
+    """Return the inputs of the second program that are not those of the first.
+
+    The files do not hold the same numbers of them, in the same shape.
 
     Raises:
         InputError: a file cannot be read any more.
     """
     given = {name for one in (*before.opaque, *after.opaque) for name in one.gives}
-    first, second = (
-        {st.name for st in model.program.statements if st.expr is None} - given
-        for model in (before, after)
-    )
-    return [
-        name
-        for name in sorted(first & second)
-        if _held(before.contents.get(name)) != _held(after.contents.get(name))
-    ]
+    first = {st.name: st for st in before.program.statements}
+    names = []
+    for st in after.program.statements:
+        other = first.get(st.name)
+        if other is None or st.expr is not None or st.name in given:
+            continue
+        reshaped = st.name in after.weights and other.dims != st.dims
+        computed = other.expr is not None or other.name in given
+        held = [_held(model.contents.get(st.name)) for model in (before, after)]
+        if reshaped or computed or held[0] != held[1]:
+            names.append(st.name)
+    return sorted(names)
 
 
 def _held(content: Callable[[], str] | None) -> str:
@@ -145,20 +202,6 @@ def _fresh(name: str, taken: set[str]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def _renamed(st: Statement, names: Mapping[str, str]) -> Statement:
-    if not names:
-        return st
-    expr = st.expr
-    if expr is not None:
-        expr = _WORD.sub(lambda match: names.get(match[0], match[0]), expr)
-    return replace(st, name=names.get(st.name, st.name), expr=expr)
-
-
-def _renamed_opaque(one: Opaque, names: Mapping[str, str]) -> Opaque:
-    reads = tuple(names.get(name, name) for name in one.reads)
-    return replace(one, reads=reads, gives=tuple(names.get(name, name) for name in one.gives))
 
 
 def dropped(before: Imported, after: Imported) -> tuple[Dropped, ...]:
@@ -203,7 +246,7 @@ def _is_part(name: str, model: Imported) -> bool:
 def _readers(model: Imported) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for st in model.program.statements:
-        for word in dict.fromkeys(_WORD.findall(st.expr or "")):
+        for word in words_of(st.expr or ""):
             found.setdefault(word, []).append(st.name)
     return found
 

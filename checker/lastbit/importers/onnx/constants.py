@@ -124,6 +124,15 @@ def literal(number: Number) -> str:
     return f"({text})" if text[:1] == "-" or (real is None and "/" in text) else text
 
 
+def rounded_literal(number: Number, dtype: str) -> str:
+    """Return a number that is rounded to a type, as an expression in which the rounding shows."""
+    held = cast(number, dtype)
+    text = literal(held)
+    if held == number or held != held or text.lstrip("(-").startswith("round("):
+        return text
+    return f"round({literal(number)}, {dtype})"
+
+
 def _decimal(number: Number) -> str | None:
     """Return a number as a short decimal that is exactly it, or None."""
     if not isinstance(number, Fraction) or number.denominator > 1024:

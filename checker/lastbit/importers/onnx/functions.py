@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lastbit.importers.imported import ImportedFileError
 from lastbit.importers.onnx.library import load_onnx
-from lastbit.importers.onnx.model import TYPES, Model, Node, domain_of, text_of
+from lastbit.importers.onnx.model import NUMBER_OF, Model, Node, domain_of, text_of
 
 if TYPE_CHECKING:
     from lastbit.importers.onnx.graph import Importer
@@ -21,7 +21,6 @@ MOST_EXPANDED = 100_000  # nodes of all bodies
 MOST_DEPTH = 16
 # Their bodies are one way of many to compute them, which no kernel takes.
 _WHOLE = frozenset(("Attention", "FlexAttention", "RotaryEmbedding", "Range"))
-_NUMBER_OF = {name: number for number, name in TYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +90,11 @@ class Functions:
         types = []
         for name in node.reads:
             value = importer.value(name) if name else None
-            if value is None or value.dtype not in _NUMBER_OF:
+            if value is None or value.dtype not in NUMBER_OF:
                 return None
             make = onnx.helper.make_tensor_type_proto
             shape = [int(d) if d.isdigit() else d for d in value.dims]
-            types.append(make(_NUMBER_OF[value.dtype], shape).SerializeToString())
+            types.append(make(NUMBER_OF[value.dtype], shape).SerializeToString())
         function = onnx.FunctionProto()
         made = schema.get_context_dependent_function(node.proto.SerializeToString(), types)
         function.ParseFromString(made)

@@ -11,7 +11,7 @@ from lastbit import graph
 from lastbit.building import MissingError, build
 from lastbit.errors import InputError, LastbitError, Place, Problem
 from lastbit.expression import parse_expression
-from lastbit.importers.imported import Imported, ImportedFileError, Value
+from lastbit.importers.imported import Imported, ImportedFileError, Value, is_float
 from lastbit.importers.onnx.call import Call, NotModelledError, Operand, of_numbers
 from lastbit.importers.onnx.constants import numbers
 from lastbit.importers.onnx.contents import (
@@ -24,13 +24,14 @@ from lastbit.importers.onnx.functions import Functions
 from lastbit.importers.onnx.library import load_onnx
 from lastbit.importers.onnx.model import (
     MOST_PROBLEMS,
+    NUMBER_OF,
     Model,
     Node,
     ValueInfo,
     Weight,
     printable,
 )
-from lastbit.importers.onnx.opaque import first_result, operands
+from lastbit.importers.onnx.opaque import first_result, operands, own_results
 from lastbit.importers.onnx.renames import Renames, kept_in_narrow
 from lastbit.importers.onnx.table import find
 from lastbit.importers.writer import Out, Writer
@@ -141,7 +142,7 @@ class Importer:
             return  # stated already, with the node that it converts
         call = Call(self, node)
         operator = find(node.domain, node.op)
-        marks = len(self.writer.statements)
+        marks = len(self.writer.statements), len(self.writer.assumed)
         try:
             if operator is not None:
                 operator.build(call)
@@ -170,10 +171,13 @@ class Importer:
         self._forget(node, marks)
         self._opaque(call, why)
 
-    def _forget(self, node: Node, marks: int) -> None:
-        """Drop the statements of a node that turned out to be opaque."""
-        for name in list(self.writer.statements)[marks:]:
-            if self.writer.statements[name].expr is not None:
+    def _forget(self, node: Node, marks: tuple[int, int]) -> None:
+        """Drop the statements of a node that turned out to be opaque, and what they assume."""
+        for text in list(self.writer.assumed)[marks[1] :]:
+            del self.writer.assumed[text]
+        for name in list(self.writer.statements)[marks[0] :]:
+            drawn = self.writer.inputs.pop(name, None)  # an input that the file does not have
+            if drawn is not None or self.writer.statements[name].expr is not None:
                 del self.writer.statements[name]
                 self.writer.origins.pop(name, None)
         for name in node.gives:
@@ -207,7 +211,20 @@ class Importer:
         if found.value is None and name in self.model.weights:
             value = self._weight(name, self.model.weights[name])
             found = self.operands[name] = replace(found, value=value)
+        elif found.value is None and found.shape is not None and _readable(found.dtype):
+            found = self.operands[name] = replace(found, value=self._constant(name, found))
         return found.value
+
+    def _constant(self, name: str, found: Operand) -> Value:
+        """Declare numbers that were worked out while the model was read, as an input."""
+        onnx = load_onnx()
+        given = [float(n) if is_float(found.dtype) else int(n) for n in found.numbers or ()]
+        tensor = onnx.helper.make_tensor(name, NUMBER_OF[found.dtype], found.shape or (), given)
+        dims = tuple(map(str, found.shape or ()))
+        self.declare(name, found.dtype, dims, tensor)
+        value = self.operands[name].value
+        assert value is not None
+        return value
 
     def _weight(self, name: str, weight: Weight) -> Value | None:
         dims = tuple(map(str, weight.info.dims or ()))
@@ -304,9 +321,13 @@ class Importer:
         names = [name for name in node.gives if name]
         infos = [self._known(name) for name in names]
         reads, _ = operands(self, node)
+        own = own_results(self, node)
         dims, dtypes = [], []
         for name, info in zip(names, infos, strict=True):
-            if info is not None and info.dims is not None and _readable(info.type):
+            if name in own and _readable(own[name][0]):
+                dims.append(own[name][1])
+                dtypes.append(own[name][0])
+            elif info is not None and info.dims is not None and _readable(info.type):
                 dims.append(tuple(self._dim(d, name, i) for i, d in enumerate(info.dims)))
                 dtypes.append(info.type)
             elif name == node.gives[0] and (like := first_result(self, node)) is not None:

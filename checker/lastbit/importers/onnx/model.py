@@ -44,6 +44,7 @@ TYPES = {
     23: "e2m1",
     24: "e8m0",
 }
+NUMBER_OF = {name: number for number, name in TYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)

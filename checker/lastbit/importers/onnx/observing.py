@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lastbit.errors import LastbitError
-from lastbit.formats import Format, as_exact
+from lastbit.formats import Format, as_exact, format_of
 from lastbit.graph import native_rounding
 from lastbit.importers.imported import Imported
 from lastbit.importers.onnx.model import Model
@@ -159,7 +159,7 @@ class Runs:
             runs = [self._value(side, name) for side in (0, 1)]
             if rounding is None or any(run is None for run in runs):
                 continue
-            fmt = rounding.format
+            fmt = _widest(rounding.format, [run for run in runs if run is not None])
             pair = [np.asarray(run, np.float64) for run in runs]
             first, second = (_distance(found[i][name], pair[i], fmt) for i in (0, 1))
             drift = _distance(found[0][name], crossed[name], fmt)
@@ -226,6 +226,13 @@ def _evaluated(
 ) -> dict[str, Array]:
     found = results(program.bind(sizes), ArrayDomain(given), Policy.BITS)
     return {name: values_of(x) for name, x in found.items()}
+
+
+def _widest(fmt: Format, runs: Sequence[Array]) -> Format:
+    """Return a format that holds the values of all runs: one may keep what another rounds."""
+    kinds = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+    given = (format_of(kinds[run.dtype]) for run in runs if run.dtype in kinds)
+    return max((fmt, *given), key=lambda one: one.precision) if not fmt.is_grid else fmt
 
 
 def _distance(a: Array, b: Array, fmt: Format) -> Distance:

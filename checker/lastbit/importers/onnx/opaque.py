@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from lastbit.importers.imported import Value
+from lastbit.importers.imported import Value, is_float
 from lastbit.importers.onnx.contents import external_places, weight_content
 from lastbit.importers.onnx.library import load_onnx
-from lastbit.importers.onnx.model import Node, printable, text_of
+from lastbit.importers.onnx.model import NUMBER_OF, Node, info_of, printable, text_of
 
 if TYPE_CHECKING:
     from lastbit.importers.onnx.graph import Importer
@@ -137,6 +137,93 @@ def captured(proto: Any) -> list[str]:
             stack += [inner for a in node.attribute for inner in a.graphs]
         found.update(dict.fromkeys(text_of(value.name) for value in graph.output))
     return list(found)
+
+
+# Operators of ONNX Runtime whose results have the shapes of those of an operator of ONNX: that one,
+# the operands that it reads, and the operand whose type the results have.
+_SHAPED_LIKE: dict[tuple[str, str], tuple[str, tuple[int, ...], int]] = {
+    ("com.microsoft", "FusedConv"): ("Conv", (0, 1), 0),
+    ("com.microsoft", "DynamicQuantizeMatMul"): ("MatMul", (0, 1), 0),
+    ("com.microsoft", "MatMulIntegerToFloat"): ("MatMulInteger", (0, 1), 2),
+    ("com.microsoft", "QLinearAdd"): ("Add", (0, 3), 0),
+    ("com.microsoft", "QLinearMul"): ("Mul", (0, 3), 0),
+    ("com.microsoft", "QLinearSigmoid"): ("Identity", (0,), 0),
+    ("com.microsoft", "QLinearLeakyRelu"): ("Identity", (0,), 0),
+    ("com.microsoft", "QLinearSoftmax"): ("Identity", (0,), 0),
+    ("com.microsoft", "QLinearGlobalAveragePool"): ("GlobalAveragePool", (0,), 0),
+    ("com.microsoft", "QLinearAveragePool"): ("AveragePool", (0,), 0),
+    ("com.microsoft", "QLinearConv"): ("ConvInteger", (0, 3), 0),
+    ("com.microsoft.nchwc", "Conv"): ("Conv", (0, 1), 0),
+    ("com.microsoft.nchwc", "MaxPool"): ("MaxPool", (0,), 0),
+    ("com.microsoft.nchwc", "AveragePool"): ("AveragePool", (0,), 0),
+}
+
+
+def own_results(importer: Importer, node: Node) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the type and sizes of the results of a node of ONNX, from those of what it reads.
+
+    The node is asked alone, so that sizes stay the expressions that they are here; those that a
+    file states may be symbols that nothing else has. A result of which onnx cannot tell every size
+    is left out.
+    """
+    onnx = load_onnx()
+    like, places, typed = _SHAPED_LIKE.get((node.domain, node.op), ("", (), 0))
+    last = importer.attribute(node, "channels_last", 0) if like else 0
+    if like and max((*places, typed)) >= len(node.reads):
+        return {}
+    if not (like or onnx.defs.has(node.op, node.domain)) or captured(node.proto):
+        return {}
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    del proto.input[:], proto.output[:]
+    proto.input.extend([node.reads[i] for i in places] if like else node.reads)
+    proto.output.extend(node.gives)
+    if like:
+        proto.op_type, proto.domain = like, ""
+        kept = onnx.defs.get_schema(like, importer.model.opsets.get("", 1), "").attributes
+        for attribute in [a for a in proto.attribute if a.name not in kept]:
+            proto.attribute.remove(attribute)
+    make = onnx.helper
+    inputs, constants = [], []
+    sizes: set[str] = set()
+    for name in dict.fromkeys(filter(None, proto.input)):
+        found = importer.operand(name)
+        if found.numbers is not None and found.shape is not None and found.dtype in NUMBER_OF:
+            number = float if is_float(found.dtype) else int
+            numbers = [number(n) for n in found.numbers]
+            kind = NUMBER_OF[found.dtype]
+            constants.append(make.make_tensor(name, kind, found.shape, numbers))
+            continue
+        value = importer.value(name)
+        if value is None or value.dtype not in NUMBER_OF:
+            return {}
+        shape = value.dims
+        if last and name == proto.input[0]:  # the operator of ONNX has the channels second
+            shape = (shape[0], shape[-1], *shape[1:-1])
+        dims = [int(size) if size.isdigit() else size for size in shape]
+        sizes.update(shape)
+        inputs.append(make.make_tensor_value_info(name, NUMBER_OF[value.dtype], dims))
+    results = [make.make_empty_tensor_value_info(name) for name in node.gives if name]
+    graph = make.make_graph([proto], "node", inputs, results, constants)
+    opsets = [make.make_opsetid(domain, v) for domain, v in importer.model.opsets.items()]
+    alone = make.make_model(graph, opset_imports=opsets)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(alone).graph.output
+    except Exception:  # what it cannot infer is not known
+        return {}
+    out = {}
+    for info in map(info_of, inferred):
+        told = info.dims is not None and all(
+            isinstance(size, int) or size in sizes for size in info.dims
+        )
+        if told and info.type and info.dims is not None:
+            dtype, given = info.type, tuple(map(str, info.dims))
+            given = (given[0], *given[2:], given[1]) if last else given
+            if like:
+                value = importer.value(node.reads[typed])
+                dtype = dtype if value is None else value.dtype
+            out[info.name] = dtype, given
+    return out
 
 
 # Operators of com.microsoft whose first result has the shape of their first operand.

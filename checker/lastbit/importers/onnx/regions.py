@@ -8,23 +8,28 @@ judged at small ones. Regions that are the same but for their names are judged o
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from lastbit.change import Change
 from lastbit.errors import LastbitError
 from lastbit.expression import parse_expression
 from lastbit.graph import View, native_rounding
 from lastbit.importers.imported import Imported
-from lastbit.importers.onnx.contents import EXTERNAL
+from lastbit.importers.onnx import foreigners
 from lastbit.importers.onnx.shrinking import shrinkable
+from lastbit.importers.renaming import substituted, words_of
 from lastbit.plan_model import Plan
 from lastbit.statement import Statement
 from lastbit.text import Program
 
-PRIMES = (1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049)
+__all__ = ["Opener", "Region", "RegionError", "region_of", "regions", "words_of"]
 
-_WORD = re.compile(r"(?<!')\b[A-Za-z_]\w*\b(?!\(|=[^=])")
+UNREAD = "nothing outside reads any of it, on either side"
+MOST_SHARED = 64  # values of a region that grows until both sides read the same
+MOST_SEEN = 1024  # values that are looked at for what lies between two inputs of a region
+PRIMES = (1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class Region:
         plan: the region alone; None where it cannot be a plan.
         why: the reason for that; empty where there is a plan.
         key: equal for regions that are the same but for their names.
+        opaque: the operator that leaves it undecided, where that is the reason.
     """
 
     names: tuple[str, ...]
@@ -44,6 +50,7 @@ class Region:
     plan: Plan | None
     why: str
     key: str
+    opaque: str = ""
 
 
 def regions(before: Imported, after: Imported) -> list[Region]:
@@ -53,6 +60,44 @@ def regions(before: Imported, after: Imported) -> list[Region]:
         InputError: a model does not fit together.
     """
     return list(_Pair(before, after).regions())
+
+
+def region_of(before: Imported, after: Imported, names: Iterable[str]) -> Region:
+    """Return some values of two aligned models as one region, whether they differ or not.
+
+    Raises:
+        InputError: a model does not fit together.
+    """
+    return _Pair(before, after).region(set(names))
+
+
+class Opener:
+    """Takes what relates the inputs of a region into it, where it would be judged another function.
+
+    Inputs are drawn apart. Where one is made from another, two sides may agree on all that the
+    program can reach, and differ on what is drawn.
+
+    Args:
+        before: a model.
+        after: the other, aligned.
+        change: judges a region.
+    """
+
+    def __init__(
+        self, before: Imported, after: Imported, change: Callable[[Region], Change]
+    ) -> None:
+        self.models, self.change = (before, after), change
+        self._pair: _Pair | None = None
+
+    def of(self, region: Region) -> Region:
+        """Return a region, or the wider one of a better verdict."""
+        now = Change.BITWISE if region.plan is None else self.change(region)
+        if now < Change.MATH:
+            return region
+        if self._pair is None:
+            self._pair = _Pair(*self.models)
+        wider = self._pair.opened(region.names)
+        return wider if wider is not None and self.change(wider) < now else region
 
 
 class _Pair:
@@ -84,9 +129,23 @@ class _Pair:
 
     def regions(self) -> Iterator[Region]:
         """Yield the regions."""
-        order = {name: i for i, name in enumerate(self.order)}
         for names in self._convex(self._groups(self._changed())):
-            yield self._region(sorted(names, key=order.__getitem__))
+            region = self.region(names)
+            if region.why != UNREAD:
+                yield region
+
+    def region(self, names: Collection[str]) -> Region:
+        """Return the region of some values."""
+        return self._region([name for name in self.order if name in names])
+
+    def opened(self, names: Collection[str]) -> Region | None:
+        """Return the region of some values and of what makes its inputs from one another."""
+        inputs = set(self._outside(names))
+        more = self._between(inputs, inputs)
+        if not more or len(more) + len(names) > MOST_SHARED:
+            return None
+        found = self._region([name for name in self.order if name in names], more)
+        return None if found.plan is None else found
 
     def _changed(self) -> dict[str, None]:
         """Return the values that are not stated alike, with what reads other formats of them."""
@@ -162,52 +221,32 @@ class _Pair:
                     stack.append(name)
         return seen
 
-    def _region(self, names: Sequence[str]) -> Region:
-        names = self._with_views(names)
+    def _region(self, names: Sequence[str], held: Iterable[str] = ()) -> Region:
+        changed = set(names)
+        names = self._with_views(self._with_shared([*names, *held]))
         inside = set(names)
-        results = [name for name in names if self._is_result(name, inside)]
+        more = inside - changed
+        results = [n for n in names if n not in more and self._is_result(n, inside)]
         shared = tuple(n for n in results if all(n in table for table in self.tables))
         missing = [name for name in results if name not in shared]
         outside = self._outside(names)
         foreign = [name for name in outside if not all(name in table for table in self.tables)]
-        why = ""
+        why = opaque = ""
         given = [name for name in names if self._given_once(name)]
         if given:
             why = f"`{given[0]}` is given by an opaque operator in one model only"
+            opaque = foreigners.operator_of(self.models, given[0])
         elif foreign:
-            why = self._why_foreign(foreign[0])
-        elif missing or not shared:
-            what = f"`{missing[0]}`" if missing else "no result of it"
-            why = f"{what} is not in both models"
+            opaque, why = foreigners.reason(self.models, foreign)
+        elif not results:
+            why = UNREAD
+        elif missing:
+            why = f"`{missing[0]}` is not in both models"
         key = self._key(names, outside)
         if why:
-            return Region(tuple(names), shared, None, why, key)
+            return Region(tuple(names), shared, None, why, key, opaque)
         plan = self._plan(names, outside, shared)
         return Region(tuple(names), shared, plan, "", key)
-
-    def _why_foreign(self, name: str) -> str:
-        """Say why a value that only one model has is not one of the other."""
-        side = next(i for i, table in enumerate(self.tables) if name in table)
-        opaque = next((one for one in self.models[side].opaque if name in one.gives), None)
-        if opaque is not None:
-            which = ("first", "second")[side]
-            return (
-                f"`{name}`, in the {which} model, is given by {opaque.operator}, which is known by "
-                "its name only; the other model has none with the same attributes and operands"
-            )
-        origin = self.models[side].origins.get(name)
-        original = origin.original if origin is not None else name
-        others = {o.original: n for n, o in self.models[1 - side].origins.items()}
-        other = self.tables[1 - side].get(others.get(original, ""))
-        held = self.models[side].contents.get(name)
-        theirs = None if other is None else self.models[1 - side].contents.get(other.name)
-        if other is None or other.expr is not None or (held is None and theirs is None):
-            return f"`{name}` is given in one model only"
-        if held is None or theirs is None:
-            return f"`{original}` is a constant in one model and an input in the other"
-        if EXTERNAL in held() or EXTERNAL in theirs():
-            return f"`{original}` may hold other numbers: it lies in another file, not opened here"
-        return f"`{original}` holds other numbers in the two models"
 
     def _given_once(self, name: str) -> bool:
         """Return whether a value is computed in one model, and given in the other."""
@@ -218,6 +257,62 @@ class _Pair:
         inside = dict.fromkeys(names)
         found = (read for reads in self.reads for name in inside for read in reads.get(name, ()))
         return list(dict.fromkeys(read for read in found if read not in inside))
+
+    def _with_shared(self, names: Sequence[str]) -> list[str]:
+        """Return a region with what makes the values equal that its two sides read.
+
+        Where one side reads a value that the other does not, the two may be related: ONNX Runtime
+        computes what is computed twice only once. So such a value is computed inside, from what it
+        reads, until both sides have come to the same values, or too much would be computed.
+        """
+        cones = [{name for name in names if name in table} for table in self.tables]
+        while True:
+            first, second = (
+                {read for name in cone for read in reads.get(name, ())} - cone
+                for cone, reads in zip(cones, self.reads, strict=True)
+            )
+            more = [
+                {name for name in alone if self._computed_twice(name)}
+                for alone in (first - second, second - first)
+            ]
+            if not any(more):
+                between = self._between(first ^ second, first | second)
+                more = [between - cone for cone in cones]
+            if not any(more) or len(cones[0] | cones[1] | more[0] | more[1]) > MOST_SHARED:
+                inside = cones[0].union(cones[1], names)
+                return [name for name in self.order if name in inside]
+            cones = [cone | new for cone, new in zip(cones, more, strict=True)]
+
+    def _between(self, alone: set[str], inputs: set[str]) -> set[str]:
+        """Return what makes inputs of a region from some of them, if that is not too much.
+
+        One side may read a value, and the other side what a value is made from that both read. As
+        inputs they would be drawn apart, although they belong together.
+        """
+        if not alone:
+            return set()
+        above, waiting = set(inputs), deque(inputs)
+        while waiting and len(above) <= MOST_SEEN:
+            name = waiting.popleft()
+            if self._computed_twice(name):
+                new = set(self._read(name)) - above
+                above |= new
+                waiting += new
+        below: set[str] = set()
+        stack = list(alone)
+        while stack and len(below) <= MOST_SHARED:
+            new = (self.readers.get(stack.pop(), set()) & above) - below
+            below |= new
+            stack += new
+        found = {name for name in below if self._computed_twice(name)}
+        return set() if len(below) > MOST_SHARED else found
+
+    def _computed_twice(self, name: str) -> bool:
+        return all(self._computed(table, name) for table in self.tables)
+
+    @staticmethod
+    def _computed(table: Mapping[str, Statement], name: str) -> bool:
+        return name in table and table[name].expr is not None
 
     def _with_views(self, names: Sequence[str]) -> list[str]:
         """Return a region with what it reads that is not rounded, or a view of what it reads."""
@@ -244,12 +339,7 @@ class _Pair:
     def _is_result(self, name: str, inside: set[str]) -> bool:
         if name in self.models[0].program.outputs or name in self.read_by_opaque:
             return True
-        return any(
-            name in read
-            for reads in self.reads
-            for reader, read in reads.items()
-            if reader not in inside
-        )
+        return not self.readers.get(name, set()) <= inside
 
     def _key(self, names: Sequence[str], outside: Sequence[str]) -> str:
         """Return the region as a text in which names are numbers."""
@@ -262,7 +352,7 @@ class _Pair:
         for table in self.tables:
             for st in (table[name] for name in names if name in table):
                 facts = f"{st.rounding} {st.acc} {st.schedule}"
-                lines.append(f"{numbers[st.name]} = {_substituted(st.expr or '', numbers)} {facts}")
+                lines.append(f"{numbers[st.name]} = {substituted(st.expr or '', numbers)} {facts}")
         return "\n".join(lines)
 
     def _plan(self, names: Sequence[str], outside: Sequence[str], results: Sequence[str]) -> Plan:
@@ -300,14 +390,5 @@ def _facts(st: Statement | None) -> tuple[object, ...] | None:
     return st.expr, str(st.rounding), str(st.acc), str(st.schedule)
 
 
-def words_of(expr: str) -> list[str]:
-    """Return the names in an expression of the text form."""
-    return list(dict.fromkeys(_WORD.findall(expr)))
-
-
 def _reads(st: Statement, table: Mapping[str, Statement]) -> tuple[str, ...]:
     return tuple(name for name in words_of(st.expr or "") if name in table)
-
-
-def _substituted(text: str, names: Mapping[str, str]) -> str:
-    return _WORD.sub(lambda match: names.get(match[0], match[0]), text)

@@ -39,6 +39,7 @@ LEVELS = {
     "disabled": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
     "extended": "ORT_ENABLE_EXTENDED",
+    "layout": "ORT_ENABLE_LAYOUT",  # of 1.23 and later
     "all": "ORT_ENABLE_ALL",
 }
 MOST_ELEMENTS = 2**28  # of one input
@@ -204,6 +205,12 @@ def _opened(model: Model) -> Any:
         return onnx.load(model.file)
     except Exception as error:
         raise _failed(model, "the model", error) from None
+
+
+def known_levels() -> list[str]:
+    """Return the levels that the installed ONNX Runtime has, the lowest first."""
+    known = load_runtime().GraphOptimizationLevel
+    return [level for level, name in LEVELS.items() if hasattr(known, name)]
 
 
 def optimised(model: Model, path: str, level: str = "all") -> None:

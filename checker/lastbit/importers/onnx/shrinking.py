@@ -37,7 +37,9 @@ def shrinkable(
     """
     names = {size: name for name, size in sizes.items()}
     found = sorted({n for st in _all(plan) for n in _numbers(st)} - set(names))
-    for texts in _choices([n for n in found if n >= LEAST]):
+    large = [n for n in found if n >= LEAST]
+
+    def written(texts: Mapping[int, str]) -> Plan:
         made = _with_symbols(plan, {**{n: str(t) for n, t in names.items()}, **texts})
         spans = dict(symbols)
         for text in texts.values():
@@ -45,18 +47,26 @@ def shrinkable(
             size = int(word.rpartition("_")[2])
             spans[word] = Span(size, size, size)
         used = {s for st in _all(made) for s in _symbols(st, spans)}
-        made = replace(
+        return replace(
             made,
             symbols={name: spans[name] for name in spans if name in used},
             batch=batch if batch in used else None,
         )
-        if _fits(made):
+
+    for texts in _choices(large):
+        if _fits(made := written(texts)):
             return made
-    return replace(plan, symbols={})
+    # A size that is the product of smaller ones, 8 of 2 and 4, is fixed by them; others are free.
+    free: dict[int, str] = {}
+    for n in large:
+        if _fits(written({**free, n: f"size_{n}"})):
+            free[n] = f"size_{n}"
+    made = written(free)
+    return made if _fits(made) else replace(plan, symbols={})
 
 
 def _choices(numbers: Sequence[int]) -> Iterator[dict[int, str]]:
-    """Yield ways to write sizes: each a symbol, multiples of smaller ones, then as numbers."""
+    """Yield ways to write sizes: each a symbol, then multiples of smaller ones."""
     yield {n: f"size_{n}" for n in numbers}
     related: dict[int, str] = {}
     for n in numbers:
@@ -66,7 +76,6 @@ def _choices(numbers: Sequence[int]) -> Iterator[dict[int, str]]:
         else:
             related[n] = f"{n // base} * {related[base]}"
     yield {n: _multiple(text) for n, text in related.items()}
-    yield {}
 
 
 def _multiple(text: str) -> str:

@@ -7,6 +7,7 @@ written for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from lastbit.errors import LastbitError
 from lastbit.importers.expressions import plain, times
@@ -98,6 +99,47 @@ def gather(call: Call) -> bool:
     return True
 
 
+def equal(call: Call) -> bool:
+    """Compare lists of sizes; return whether that is what the node does, and all can be told."""
+    operands = known(call)
+    if operands is None or len(operands) != 2 or not any(map(rank, operands)):
+        return False
+    left, right = (operand.sizes or () for operand in operands)
+    length = max(len(left), len(right))
+    if not {len(left), len(right)} <= {1, length}:
+        raise NotModelledError("lists of sizes have different lengths")
+    told = [_equal(left[i % len(left)], right[i % len(right)]) for i in range(length)]
+    if any(one is None for one in told):
+        return False
+    call.give_numbers([Fraction(bool(one)) for one in told], (str(length),), "bool")
+    return True
+
+
+def _equal(a: str, b: str) -> bool | None:
+    """Return whether two sizes are equal, or None: a symbol stands for a size of at least 1."""
+    if a == b:
+        return True
+    numbers = [int(text) for text in (a, b) if text.lstrip("-").isdigit()]
+    if len(numbers) == 2 or (len(numbers) == 1 and numbers[0] < 1):
+        return False
+    return None
+
+
+def chosen(call: Call) -> bool:
+    """Choose between lists of sizes; return whether that is what the node does."""
+    which, *lists = (call.operand(i) for i in range(3))
+    if which is None or which.numbers is None or any(one is None for one in lists):
+        return False
+    numbers = which.numbers
+    given = [one.sizes for one in lists if one is not None and one.sizes is not None]
+    if len(given) != 2 or len(numbers) < 2 or any(len(s) not in (1, len(numbers)) for s in given):
+        return False
+    pairs = [[s[i % len(s)] for s in given] for i in range(len(numbers))]
+    made = [pair[0] if number else pair[1] for number, pair in zip(numbers, pairs, strict=True)]
+    call.give_sizes(made, (str(len(made)),))
+    return True
+
+
 def concat(call: Call) -> bool:
     """Join lists of sizes; return whether that is what the node does."""
     operands = known(call)
@@ -134,6 +176,8 @@ def moved(call: Call, wanted: int | None) -> bool:
         return False
     if wanted == 0 and len(operand.sizes) != 1:
         return False
+    if (wanted or 0) > 1 or (call.node.op == "Unsqueeze" and rank(operand)):
+        return False  # a table is no list
     axes = rank(operand) if wanted is None else wanted
     call.give_sizes(operand.sizes, (str(len(operand.sizes)),) if axes else ())
     return True

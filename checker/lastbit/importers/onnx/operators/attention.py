@@ -84,10 +84,9 @@ def _masked(call: Call, scores: Value) -> Value:
     rows, columns = scores.dims[-2:]
     text = scores.name
     if call.attribute("is_causal", 0):
-        call.assume(CAUSAL)
         drawn = Distribution("constant", (Fraction(1),))
         name = f"causal_mask_{rows}_{columns}"
-        mask = call.importer.writer.given(name, "bool", (rows, columns), drawn)
+        mask = call.importer.writer.given(name, "bool", (rows, columns), drawn, CAUSAL)
         text = f"select({mask.name}, {text}, -inf)"
         scores = call.part("causal", text, scores.dims, scores.dtype)
     given = call.maybe(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 from lastbit.importers.expressions import broadcast_dims
@@ -11,7 +12,7 @@ from lastbit.importers.integers import wrapped
 from lastbit.importers.onnx import sizes
 from lastbit.importers.onnx.call import Call, NotModelledError
 from lastbit.importers.onnx.constants import cast as cast_number
-from lastbit.importers.onnx.constants import literal
+from lastbit.importers.onnx.constants import literal, rounded_literal
 from lastbit.importers.onnx.model import TYPES
 
 Build = Callable[[Call], None]
@@ -52,6 +53,8 @@ def infix(sign: str) -> Build:
     def build(call: Call) -> None:
         if sizes.arithmetic(call):
             return
+        if sign == "%":
+            raise NotModelledError("the remainder of values, not of sizes")
         a, b = call.x(0), call.x(1)
         if sign == "/" and not is_float(a.dtype):
             raise NotModelledError("integers are divided")
@@ -144,6 +147,8 @@ def compared(form: str) -> Build:
     """Return a comparison; its result is 1 or 0."""
 
     def build(call: Call) -> None:
+        if call.node.op == "Equal" and sizes.equal(call):
+            return
         a, b = call.x(0), call.x(1)
         call.give(form.format(a=a.name, b=b.name), _dims(a, b), "bool")
 
@@ -163,6 +168,8 @@ def logical(form: str) -> Build:
 
 def where(call: Call) -> None:
     """Give y where x is true, else z."""
+    if sizes.chosen(call):
+        return
     known = call.operand(0)
     if known is not None and known.numbers is not None and len(known.numbers) == 1:
         chosen = 1 if known.numbers[0] else 2
@@ -230,7 +237,12 @@ def _cast(call: Call, to: str) -> None:
         return
     x = call.x()
     if operand is not None and operand.numbers is not None and len(operand.numbers) == 1:
-        call.give_numbers([cast_number(operand.numbers[0], to)], x.dims, to)
+        number = cast_number(operand.numbers[0], to)
+        call.give_numbers([number], x.dims, to)
+        if is_float(to) and number != operand.numbers[0]:  # the rounding shows where it is dropped
+            name = call.node.gives[0]
+            value = Value(rounded_literal(operand.numbers[0], to), to, x.dims)
+            call.importer.operands[name] = replace(call.importer.operands[name], value=value)
         return
     if to == x.dtype or to in _WITHIN.get(x.dtype, ()):
         call.alias(x, dtype=to)
@@ -252,6 +264,8 @@ def identity(call: Call) -> None:
     """Give x."""
     operand = call.operand(0)
     if operand is not None and (operand.sizes is not None or operand.numbers is not None):
+        if operand.value is None and operand.sizes is None:  # a weight under another name
+            operand = replace(operand, value=call.x())
         call.importer.operands[call.node.gives[0]] = operand
         return
     call.alias(call.x())

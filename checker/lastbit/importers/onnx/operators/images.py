@@ -9,9 +9,9 @@ from lastbit.importers.expressions import plain, product_text, reshaped, transpo
 from lastbit.importers.imported import Value, is_float
 from lastbit.importers.onnx.call import Call, NotModelledError
 from lastbit.importers.onnx.operators.elementwise import Build, inner
-from lastbit.importers.onnx.operators.microsoft import finish
+from lastbit.importers.onnx.operators.microsoft import activated, finish
 from lastbit.importers.onnx.operators.sums import accumulator, global_average, scaled_sum
-from lastbit.importers.onnx.operators.views import padded
+from lastbit.importers.onnx.operators.views import cut, padded
 
 MOST_PLACES = 64  # of one window
 
@@ -101,6 +101,8 @@ def convolved(call: Call) -> tuple[str, tuple[str, ...]]:
         NotModelledError: it has groups, or windows of another form.
     """
     x, weight = call.x(0), call.x(1)
+    if call.node.domain and x.rank == weight.rank:  # blocks of channels are filled up with zeros
+        x = _first_channels(x, weight.dims[1])
     if call.attribute("group", 1) != 1:
         raise NotModelledError("the channels are in groups")
     if weight.rank != x.rank or not all(size.isdigit() for size in weight.dims[2:]):
@@ -126,6 +128,15 @@ def convolved(call: Call) -> tuple[str, tuple[str, ...]]:
     return transposed(product, back), (rows, outs, *out)
 
 
+def _first_channels(x: Value, wanted: str) -> Value:
+    """Return the first channels of an image, if it has more than are wanted."""
+    own = x.dims[1] if x.rank > 1 else ""
+    if not (own.isdigit() and wanted.isdigit() and int(wanted) < int(own)):
+        return x
+    text = cut(x, 1, "0", wanted)
+    return Value(text, x.dtype, (x.dims[0], wanted, *x.dims[2:]))
+
+
 def _bias(call: Call, rank: int) -> Value | None:
     bias = call.maybe(2)
     if bias is None:
@@ -142,10 +153,7 @@ def conv(call: Call) -> None:
 
 def fused_conv(call: Call) -> None:
     """Give an activation of a convolution, with perhaps another value added before."""
-    name = call.attribute("activation", b"")
-    word = {b"Relu": "relu", b"Sigmoid": "sigmoid", b"Tanh": "tanh"}.get(name)
-    if word is None and name:
-        raise NotModelledError(f"the activation is {name!r:.40}")
+    activated(call, "x")  # refuses one that is not known, before anything is stated
     text, dims = convolved(call)
     dtype = call.x().dtype
     wide = inner(dtype)
@@ -153,7 +161,7 @@ def fused_conv(call: Call) -> None:
     for added in (_bias(call, len(dims)), call.maybe(3)):
         if added is not None:
             total = f"round({total} + {added.name}, {wide})"
-    finish(call, f"{word}({total})" if word else total, dims, dtype)
+    finish(call, activated(call, total), dims, dtype)
 
 
 def max_pool(call: Call) -> None:
@@ -200,10 +208,23 @@ def _same(call: Call) -> None:
     call.alias(call.x())
 
 
+def _whole(call: Call) -> None:
+    """Give the image without the channels that fill up a block."""
+    x = call.x()
+    first = _first_channels(x, str(call.attribute("channels", 0) or x.dims[1]))
+    if call.attribute("channels_last", 0):
+        order = (0, *range(2, x.rank), 1)
+        call.give(transposed(first.name, order), [first.dims[i] for i in order])
+    elif first is x:
+        call.alias(x)
+    else:
+        call.give(first.name, first.dims)
+
+
 # The operators of images whose channels are in blocks, domain com.microsoft.nchwc.
 BLOCKED: dict[str, tuple[Build, str]] = {
     "ReorderInput": (_same, "the same numbers in another order in memory"),
-    "ReorderOutput": (_same, "the same numbers in another order in memory"),
+    "ReorderOutput": (_whole, "the same numbers in another order in memory"),
     "Conv": (fused_conv, "an activation of a convolution, steps in f32"),
     "MaxPool": (max_pool, "the maximum of each window"),
     "AveragePool": (average_pool, "the sum of each window over its number of places"),

@@ -15,6 +15,7 @@ from lastbit.importers.expressions import broadcast_dims, transposed
 from lastbit.importers.imported import Value
 from lastbit.importers.onnx.call import Call, NotModelledError
 from lastbit.importers.onnx.constants import cast, exact, literal
+from lastbit.importers.onnx.model import printable
 from lastbit.importers.onnx.operators.elementwise import Build, inner
 from lastbit.importers.onnx.operators.norms import epsilon_of, last_axes, moments, rms
 from lastbit.importers.onnx.operators.sums import product, scaled_sum
@@ -84,8 +85,10 @@ def _skipped(call: Call, bias: int) -> Value:
 def fused_matmul(call: Call) -> None:
     """Give alpha * A * B, either of them transposed first."""
     a, b = call.x(0), call.x(1)
-    if call.attribute("transBatchA", 0) or call.attribute("transBatchB", 0):
-        raise NotModelledError("batch axes are transposed")
+    if call.attribute("transBatchA", 0):
+        a = _batch_turned(a)
+    if call.attribute("transBatchB", 0):
+        b = _batch_turned(b)
     if call.attribute("transA", 0):
         order = (*range(a.rank - 2), a.rank - 1, a.rank - 2)
         dims = tuple(a.dims[i] for i in order)
@@ -95,9 +98,16 @@ def fused_matmul(call: Call) -> None:
     scaled_sum(call, text, dims, call.attribute("alpha", 1.0))
 
 
+def _batch_turned(x: Value) -> Value:
+    """Return a value with its first axis before its last one: that of the rows is the second."""
+    if x.rank < 3:
+        raise NotModelledError("batch axes of a matrix are transposed")
+    order = (*range(1, x.rank - 1), 0, x.rank - 1)
+    return Value(transposed(x, order), x.dtype, tuple(x.dims[i] for i in order))
+
+
 def fused_gemm(call: Call) -> None:
     """Give alpha * A * B + beta * C through an activation."""
-    word = _activation(call)
     a, b, c = call.x(0), call.x(1), call.maybe(2)
     if call.attribute("transA", 0) or call.attribute("alpha", 1.0) != 1:
         raise NotModelledError("the left side is transposed, or scaled")
@@ -108,16 +118,32 @@ def fused_gemm(call: Call) -> None:
         if call.attribute("beta", 1.0) != 1:
             raise NotModelledError("the right side is scaled")
         total = f"round({total} + {c.name}, {wide})"
-    finish(call, f"{word}({total})", dims, a.dtype)
+    finish(call, activated(call, total), dims, a.dtype)
 
 
-def _activation(call: Call) -> str:
-    name = call.attribute("activation", b"")
-    text = name.decode() if isinstance(name, bytes) else str(name)
-    words = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
-    if text not in words:
-        raise NotModelledError(f"the activation is {text or 'none'}")
-    return words[text]
+def activated(call: Call, x: str) -> str:
+    """Return an expression through the activation that a node names.
+
+    Source: MlasActivation (ONNX Runtime, core/mlas/lib/activate.cpp), version 1.32.
+
+    Raises:
+        NotModelledError: the activation is none of those that are known.
+    """
+    given = call.attribute("activation", b"")
+    name = given.decode("utf-8", "replace") if isinstance(given, bytes) else str(given)
+    words = {"": "", "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
+    if name in words:
+        return f"{words[name]}({x})" if name else x
+    numbers = [literal(exact(float(n))) for n in call.attribute("activation_params") or ()]
+    if name == "Clip" and len(numbers) == 2:
+        return f"minimum(maximum({x}, {numbers[0]}), {numbers[1]})"
+    if name == "LeakyRelu" and numbers:
+        return f"select({x} < 0, {x} * {numbers[0]}, {x})"
+    if name == "HardSigmoid" and len(numbers) == 2:
+        wide = inner(call.x().dtype)
+        line = f"round({x} * {numbers[0]}, {wide}) + {numbers[1]}"
+        return f"minimum(maximum(round({line}, {wide}), 0), 1)"
+    raise NotModelledError(f"the activation is {printable(name)}")
 
 
 def gelu(call: Call) -> None:

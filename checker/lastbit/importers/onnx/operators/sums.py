@@ -19,7 +19,7 @@ from lastbit.importers.imported import Value, is_float
 from lastbit.importers.integers import wraps
 from lastbit.importers.onnx import sizes
 from lastbit.importers.onnx.call import Call, NotModelledError
-from lastbit.importers.onnx.constants import cast, exact, literal
+from lastbit.importers.onnx.constants import exact, rounded_literal
 from lastbit.importers.onnx.operators.elementwise import Build, inner
 
 ACCUMULATED = "ONNX names no accumulator: products and sums of f16 and bf16 add in f32"
@@ -111,7 +111,7 @@ def scaled(text: str, factor: float, dtype: str) -> str:
     """Return a value times an attribute of the file."""
     if factor == 1:
         return text
-    return f"{text} * {literal(cast(exact(float(factor)), dtype))}"
+    return f"{text} * {rounded_literal(exact(float(factor)), dtype)}"
 
 
 def axes_of(call: Call, x: Value) -> tuple[int, ...] | None:
@@ -239,7 +239,7 @@ def prelu(call: Call) -> None:
 def leaky_relu(call: Call) -> None:
     """Give x, or alpha * x where x is negative."""
     x = call.x()
-    alpha = literal(cast(exact(float(call.attribute("alpha", 0.01))), x.dtype))
+    alpha = rounded_literal(exact(float(call.attribute("alpha", 0.01))), x.dtype)
     call.give(f"select({x.name} < 0, {alpha} * {x.name}, {x.name})", x.dims)
 
 

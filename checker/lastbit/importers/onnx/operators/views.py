@@ -19,6 +19,7 @@ from lastbit.importers.imported import Value, is_float
 from lastbit.importers.onnx import sizes
 from lastbit.importers.onnx.call import Call, NotModelledError
 from lastbit.importers.onnx.constants import exact, literal, numbers
+from lastbit.importers.onnx.folding import folded
 from lastbit.importers.onnx.model import TYPES
 from lastbit.importers.onnx.operators.elementwise import Build
 from lastbit.plan_model import Distribution
@@ -28,7 +29,7 @@ FAR = 2**30  # ends of slices beyond this mean "to the last"
 
 def reshape(call: Call) -> None:
     """Give x in another shape; 0 keeps a size and -1 takes what is left."""
-    if sizes.moved(call, _rank_wanted(call)):
+    if folded(call) or sizes.moved(call, _rank_wanted(call)):
         return
     x = call.x()
     wanted = list(call.sizes(1))
@@ -41,7 +42,7 @@ def reshape(call: Call) -> None:
 
 def _rank_wanted(call: Call) -> int | None:
     wanted = call.operand(1)
-    return None if wanted is None or wanted.sizes is None else min(len(wanted.sizes), 1)
+    return None if wanted is None or wanted.sizes is None else len(wanted.sizes)
 
 
 def filled(dims: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
@@ -94,6 +95,8 @@ def unsqueeze(call: Call) -> None:
 
 def transpose(call: Call) -> None:
     """Give x with its axes in another order."""
+    if folded(call):
+        return
     x = call.x()
     order = call.attribute("perm") or list(reversed(range(x.rank)))
     if sorted(order) != list(range(x.rank)):
@@ -115,7 +118,7 @@ def concat(call: Call) -> None:
 
 def slice_(call: Call) -> None:
     """Give the elements from start to stop along some axes."""
-    if sizes.cut(call):
+    if folded(call) or sizes.cut(call):
         return
     x = call.x()
     given = call.attribute("starts")
@@ -318,8 +321,8 @@ def trilu(call: Call) -> None:
     rows, columns = x.dims[-2:]
     name = f"{'triu' if call.attribute('upper', 1) else 'tril'}_{rows}_{columns}_{diagonal}"
     drawn = Distribution("integers", (Fraction(0), Fraction(1)))
-    mask = call.importer.writer.given(name, "bool", (rows, columns), drawn)
-    call.assume("the mask of Trilu is an input of its own, equal where its sizes are")
+    why = "the mask of Trilu is an input of its own, equal where its sizes are"
+    mask = call.importer.writer.given(name, "bool", (rows, columns), drawn, why)
     call.give(f"select({mask.name}, {x.name}, 0)", x.dims)
 
 
@@ -341,8 +344,9 @@ def range_(call: Call) -> None:
     length = sizes.joined(limit, "-", start)
     high = Fraction(int(length) - 1 if length.isdigit() else 4096)
     drawn = Distribution("integers", (Fraction(0), max(high, Fraction(1))))
-    value = call.importer.writer.given(f"arange_{start}_{length}_1_i64", "i64", (length,), drawn)
-    call.assume("the indices of Range are inputs of their own, equal where their sizes are")
+    why = "the indices of Range are inputs of their own, equal where their sizes are"
+    name = f"arange_{start}_{length}_1_i64"
+    value = call.importer.writer.given(name, "i64", (length,), drawn, why)
     call.alias(value)
 
 
