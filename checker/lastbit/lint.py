@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 
 from lastbit.change import Change
@@ -15,6 +14,7 @@ from lastbit.hazards import dangers
 from lastbit.importers.inductor.comparing import Compared, lint_folder, with_compared
 from lastbit.importers.inductor.folder import is_debug_folder
 from lastbit.importers.load import is_model
+from lastbit.importers.onnx.checking import check_plan, is_onnx_pair
 from lastbit.plan import load_plan
 from lastbit.plan_imports import finding_of, foreign, notes_of, opaque_steps, plan_of_model, sides
 from lastbit.plan_model import Allow, Budget, Plan, Transform
@@ -54,6 +54,7 @@ def lint_plans(
     day = today or date.today()
     plans: list[Plan] = []
     folders: list[Compared] = []
+    pairs: list[Plan] = []
     problems: list[Problem] = []
     for path in paths:
         try:
@@ -61,13 +62,28 @@ def lint_plans(
                 folders += lint_folder(path, seed)
                 continue
             plan = plan_of_model(path) if is_model(path) else load_plan(path, day)
-            plans.append(prepared(plan))
+            if is_onnx_pair(plan):
+                pairs.append(plan)
+            else:
+                plans.append(prepared(plan))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
     result = judged_plans(plans, "lint", day, seed, progress)
-    return with_compared(result, folders) if folders else result
+    result = with_compared(result, folders) if folders else result
+    return _with_pairs(result, pairs, day, seed) if pairs else result
+
+
+def _with_pairs(result: Result, pairs: Sequence[Plan], day: date, seed: int) -> Result:
+    """Return a result with the verdicts on models and what ONNX Runtime made of them."""
+    steps, findings = list(result.steps), list(result.findings)
+    for plan in pairs:
+        found = check_plan(plan, seed, day)
+        steps += found.steps
+        bench = Bench(with_shrinking_sizes(plan))
+        findings += [*found.findings, *dangers(plan, bench), *_expired(plan)]
+    return Result.of(result.command, steps, findings, result.environment, result.regions)
 
 
 def prepared(plan: Plan) -> Plan:
@@ -132,7 +148,16 @@ def _step(
     location = Location(place.file or plan.file, place.line or None, place.column or None)
     alone = foreign(plan, transform.at) if judged.change != Change.BITWISE else None
     if alone is not None:
-        judged = replace(judged, change=Change.UNKNOWN, witness=None, notes=(*judged.notes, alone))
+        # What the operator gives was drawn as if nothing made it: no figure says anything.
+        notes = (*judged.notes, alone)
+        judged = Judged(
+            judged.title,
+            Change.UNKNOWN,
+            judged.outputs,
+            promises=judged.promises,
+            notes=notes,
+            same_as=judged.same_as,
+        )
     budget = budget_at(plan, (*transform.at, *judged.outputs))
     messages = list(shortfalls(transform, judged, budget))
     allow = _allowed(plan, transform, judged) if messages else None

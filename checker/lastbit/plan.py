@@ -187,13 +187,19 @@ class _Loader:
             rule = self.rules.get(code)
             remedy = did_you_mean(code, self.codes) if rule is None else f"Write {rule.code!r}."
             section.report("code", f"unknown code {shown(code)}", remedy)
-        if at is not None:
+        if at is not None and at not in self.opaque:
             self.graphs.knows(section, (*section.path, "at"), at)
         until = self._day(section)
         if code is None or reason is None:
             return None
         expired = until is not None and until < self.today
         return Allow(code, at, reason, until, expired, section.place())
+
+    @property
+    def opaque(self) -> set[str]:
+        """The operators of imported models that are known by their names only, and their values."""
+        operators = [one for model in self.graphs.imports for one in model.opaque]
+        return {name for one in operators for name in (one.operator, *one.gives)}
 
     def _day(self, section: Section) -> date | None:
         value = section.values.get("until")

@@ -15,6 +15,7 @@ from pathlib import Path
 from lastbit.codes import ASSUMED_CODE, OPAQUE_CODE
 from lastbit.errors import Place, Problem, did_you_mean
 from lastbit.importers.imported import Imported, Opaque
+from lastbit.importers.verdicts import undecided
 from lastbit.plan_model import Allow, Plan
 from lastbit.records import Location
 from lastbit.result import Finding, Step
@@ -110,6 +111,8 @@ def sides(plan: Plan, names: Iterable[str]) -> str | None:
             if name in places:
                 origin, place = model.origins.get(name), places[name]
                 where = f"{place.file}:{place.line}" if place.file and place.line else ""
+                if origin is not None and origin.module:
+                    where = f"`{origin.module}`, {where}" if where else f"`{origin.module}`"
                 found.setdefault(where, []).append(origin.original if origin else name)
         listed = [
             f"{', '.join(f'`{n}`' for n in here[:MOST_LISTED])}"
@@ -174,7 +177,10 @@ def opaque_steps(plan: Plan, steps: Sequence[Step]) -> Iterator[Step]:
             read = [name for name in one.reads if name in changed]
             if read:
                 number += 1
-                yield _undecided(plan, one, read, number)
+                step = undecided(one, read, number, plan.file)
+                allow = _allow(plan, OPAQUE_CODE, (*one.gives, one.operator))
+                reason = None if allow is None else allow.reason
+                yield replace(step, allowed=allow is not None, allow_reason=reason)
                 changed |= set(one.gives)
         elif st.expr is not None and not changed.isdisjoint(_WORD.findall(st.expr)):
             changed.add(st.name)
@@ -197,22 +203,6 @@ def foreign(plan: Plan, names: Iterable[str]) -> str | None:
                     name = min(read)
                     return f"`{name}` is given by {alone[name].operator}, opaque, in one graph only"
     return None
-
-
-def _undecided(plan: Plan, one: Opaque, read: Sequence[str], number: int) -> Step:
-    names = ", ".join(f"`{name}`" for name in read)
-    verb = "differs" if len(read) == 1 else "differ"
-    title = f"{one.operator} reads {names}, which {verb}, and is known by its name only"
-    allow = _allow(plan, OPAQUE_CODE, one.gives)
-    return Step(
-        id=f"opaque-{number}",
-        title=title,
-        location=_location(plan.file, one.place),
-        change="unknown",
-        at=one.gives,
-        allowed=allow is not None,
-        allow_reason=None if allow is None else allow.reason,
-    )
 
 
 def finding_of(step: Step) -> Finding:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
+import pytest
+
+from lastbit.errors import InputError
 from lastbit.importers.align import aligned
 from lastbit.importers.imported import Imported, Value
 from lastbit.importers.writer import Out, Writer
 from lastbit.lint import judged_plans, prepared
 from lastbit.plan_imports import common_results
-from lastbit.plan_model import Plan
+from lastbit.plan_model import Plan, Span
 from lastbit.result import Result
 
 DAY = date(2026, 1, 1)
@@ -70,6 +74,21 @@ def test_different_opaque_operators_never_match() -> None:
     assert {step.change for step in result.steps} == {"unknown"}
     assert any("opaque, in one graph only" in note for step in result.steps for note in step.notes)
     assert result.exit_code == 1
+    for step in result.steps:  # the two results were drawn apart, which says nothing of the models
+        assert (step.domain, step.drift, step.witness, step.evidence) == ((), None, None, ())
+    errors = [one.message for one in result.findings if one.severity == "error"]
+    assert errors == ["difference at `y`: the kind of change is unknown"]
+
+
+def test_an_operator_of_one_model_only_gives_no_figures_of_a_composite() -> None:
+    before = model(("o", "aten.lerp", "?x"), ("y", "aten.mul", "o * 2"))
+    after = model(
+        ("t", "aten.mul", "x * 3"), ("o", "aten.add", "t + x"), ("y", "aten.mul", "o * 2")
+    )
+    for pair in ((before, after), (after, before)):
+        (step,) = compared(*pair).steps
+        assert step.change == "unknown"
+        assert (step.domain, step.drift, step.witness, step.evidence) == ((), None, None, ())
 
 
 def test_an_opaque_operator_of_a_value_that_differs_is_unknown() -> None:
@@ -78,3 +97,74 @@ def test_an_opaque_operator_of_a_value_that_differs_is_unknown() -> None:
     after = model(("t", "aten.mul", "x * 5"), ("o", "aten.sort", "?t"), ("y", "aten.mul", "o * 3"))
     changes = {step.at: step.change for step in compared(before, after).steps}
     assert changes == {("t",): "math", ("o",): "unknown"}
+
+
+def one_result(dtype: str, *dims: str, expr: str, file: str) -> Imported:
+    writer = Writer(file)
+    writer.input(Out("x", "bf16", ("M", "4")))
+    writer.step("aten.mul", [Out("y", dtype, dims)]).give(expr)
+    return writer.imported(["y"], {"M": Span(1, 64, 16)})
+
+
+TWICE = one_result("bf16", "M", "4", expr="x * 2", file="a.pt2")
+
+
+@pytest.mark.parametrize(
+    ("after", "text"),
+    [
+        (
+            one_result("f64", "M", "4", expr="x * 2", file="b.pt2"),
+            "b.pt2: the result `y` is f64, and bf16 in a.pt2. "
+            "Return the same types, or cast both to one.",
+        ),
+        (
+            one_result("bf16", "4 * M", expr="reshape(x * 2, 4 * M)", file="b.pt2"),
+            "b.pt2: the result `y` has the shape [4 * M], and [M, 4] in a.pt2. "
+            "Return the same shapes, or reshape one.",
+        ),
+        (
+            one_result("bf16", "4", "M", expr="transpose(x * 2, 1, 0)", file="b.pt2"),
+            "b.pt2: the result `y` has the shape [4, M], and [M, 4] in a.pt2. "
+            "Return the same shapes, or reshape one.",
+        ),
+    ],
+)
+def test_results_of_another_type_or_shape_are_refused(after: Imported, text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        aligned(TWICE, after)
+    assert str(caught.value) == text
+
+
+def test_one_shape_may_be_written_in_two_ways() -> None:
+    after = one_result("bf16", "2 * M - M", "4", expr="x * 2", file="b.pt2")
+    assert aligned(TWICE, after).results == ("y",)
+
+
+def test_truth_values_are_no_bytes_though_one_format_holds_both() -> None:
+    before = one_result("bool", "M", "4", expr="x < 2", file="a.pt2")
+    after = one_result("u8", "M", "4", expr="x < 2", file="b.pt2")
+    with pytest.raises(InputError, match="the result `y` is u8, and bool in "):
+        aligned(before, after)
+
+
+def test_models_that_write_to_other_inputs_are_refused() -> None:
+    before = replace(TWICE, written=("x",))
+    with pytest.raises(InputError) as caught:
+        aligned(before, replace(TWICE, file="b.pt2"))
+    assert str(caught.value) == (
+        "b.pt2: it writes to none of its inputs, and a.pt2 to `x`. "
+        "Give two models that write to the same."
+    )
+
+
+def test_inputs_in_another_order_are_matched_by_name_and_the_report_says_so() -> None:
+    found = []
+    for names in (("a", "b"), ("b", "a")):
+        writer = Writer("m.pt2")
+        for name in names:
+            writer.input(Out(name, "bf16", ("4",)))
+        writer.step("aten.sub", [Out("y", "bf16", ("4",))]).give("a - b")
+        found.append(writer.imported(["y"], {}))
+    note = "the inputs stand in another order, and are matched by their names"
+    assert note in aligned(*found).assumed
+    assert note not in aligned(found[0], found[0]).assumed

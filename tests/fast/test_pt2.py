@@ -179,9 +179,16 @@ def test_ops_lists_contracts(capsys: pytest.CaptureFixture[str]) -> None:
     families = json.loads(text)["families"]
     contract = "x * sigmoid(x); computed in f32, rounded once"
     assert families["torch pointwise"] == {"aten.silu": contract}
-    code, text = run(capsys, "ops", "no_such_operator")
-    assert code == 2
-    assert "it is opaque in a model, equal on equal inputs" in text
+
+
+def test_ops_says_in_one_line_that_an_operator_is_not_covered(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, text = run(capsys, "ops", "cumsum")
+    line = "'cumsum' is not covered: in a model it is opaque, equal on equal inputs\n"
+    assert (code, text) == (1, line)
+    code, text = run(capsys, "ops", "cumsum", "--format", "json")
+    assert (code, set(map(len, json.loads(text)["families"].values()))) == (1, {0})
 
 
 @pytest.mark.parametrize(

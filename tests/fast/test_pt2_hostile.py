@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 import resource
@@ -100,6 +99,23 @@ def nothing(changed: dict[str, Any]) -> None:
     changed["graph_module"]["signature"]["output_specs"] = []
 
 
+def outputless(changed: dict[str, Any]) -> None:
+    changed["graph_module"]["graph"]["outputs"] = []
+
+
+def other_shape(changed: dict[str, Any]) -> None:
+    name = silu(changed)["outputs"][0]["as_tensor"]["name"]
+    meta = changed["graph_module"]["graph"]["tensor_values"][name]
+    meta["sizes"] = [{"as_int": 3}, {"as_int": 7}]
+
+
+def other_view(changed: dict[str, Any]) -> None:
+    view = next(node for node in nodes(changed) if "aten.view." in node["target"])
+    for one in view["inputs"]:
+        if one["name"] == "size":
+            one["arg"] = {"as_ints": [7, 7, 7]}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -115,6 +131,9 @@ def nothing(changed: dict[str, Any]) -> None:
         (two_members, "an argument is no object with one member"),
         (older, "its graph has schema version 7. Version 8 is read (torch 2.8 to 2.13)."),
         (nothing, "the graph returns no tensor"),
+        (outputless, "the outputs: the graph gives 0 results, and its signature names 1"),
+        (other_shape, "the graph: `silu` is stated as [3, 7], and computed as [2, 8, "),
+        (other_view, "it gives the sizes [7, 7, 7], and its result is stated as [s77, 8, "),
     ],
 )
 def test_a_damaged_graph_is_one_error_with_its_node(
@@ -208,9 +227,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_changed_is_read_or_refused(seed: int, tmp_path: Path) -> None:
-    draw = random.Random(seed)  # the seed is the test's name
+def changed_at_random(seed: int) -> dict[str, Any]:
+    """Return the model with one place of its JSON replaced by junk."""
+    draw = random.Random(seed)
     changed = model()
     del changed["graph_module"]["module_call_graph"]  # nothing reads it
     path = draw.choice([path for path in places(changed) if path and "metadata" not in path])
@@ -218,5 +237,31 @@ def test_whatever_is_changed_is_read_or_refused(seed: int, tmp_path: Path) -> No
     for key in path[:-1]:
         holder = holder[key]
     holder[path[-1]] = draw.choice(JUNK)
-    with contextlib.suppress(InputError):
-        read_pt2(packed(tmp_path, json.dumps(changed)))
+    return changed
+
+
+def test_whatever_is_changed_is_read_or_refused(tmp_path: Path) -> None:
+    whole = read_pt2(str(LAYER))
+    alike, otherwise, messages = 0, 0, []
+    for seed in range(60):
+        path = packed(tmp_path, json.dumps(changed_at_random(seed)))
+        try:
+            found = read_pt2(path)
+        except InputError as error:
+            messages.append(str(error))
+            continue
+        assert found.results, seed
+        alike += found.program == whole.program
+        otherwise += found.program != whole.program
+    assert (alike, otherwise, len(messages)) == (27, 3, 30)
+    assert all(text.startswith(f"{tmp_path}/hostile.pt2: ") for text in messages)
+    assert not any("\n" in text for text in messages)
+
+
+def test_a_number_of_too_many_digits_is_refused_in_words_of_the_file(tmp_path: Path) -> None:
+    text = json.dumps(model()).replace('"as_int": 8', f'"as_int": {"9" * 5000}', 1)
+    message = refused(packed(tmp_path, text))
+    assert message.endswith(
+        "its graph holds a number of more digits than any size or constant has. "
+        "The file is damaged; write it again."
+    )

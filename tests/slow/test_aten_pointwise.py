@@ -59,11 +59,26 @@ EXACT: dict[str, Callable[..., Any]] = {
     "leaky": lambda x, y: F.leaky_relu(x, 0.01),
     "sign": lambda x, y: torch.sign(x),
     "mixed": lambda x, y: x.float() + y,
+    "add scaled": lambda x, y: torch.add(x, y, alpha=0.3001),
+    "sub scaled": lambda x, y: torch.sub(x, y, alpha=-1.7),
+    "rsub": lambda x, y: torch.rsub(x, y),
+    "rsub scaled": lambda x, y: torch.rsub(x, y, alpha=0.3001),
+    "rsub number": lambda x, y: torch.rsub(x, 2.3001),
+    "lerp": lambda x, y: torch.lerp(x, y, 0.3001),
+    "lerp from a half on": lambda x, y: torch.lerp(x, y, 0.5),
+    "lerp above a half": lambda x, y: torch.lerp(x, y, 0.7001),
+    "lerp below zero": lambda x, y: torch.lerp(x, y, -0.7001),
+    "lerp by a tensor": lambda x, y: torch.lerp(x, y, x.abs()),
+    "addcmul": lambda x, y: torch.addcmul(x, y, y),
+    "addcmul scaled": lambda x, y: torch.addcmul(x, y, x, value=0.3001),
+    "addcdiv": lambda x, y: torch.addcdiv(x, y, x),
+    "addcdiv scaled": lambda x, y: torch.addcdiv(x, x, y, value=0.3001),
+    "roll": lambda x, y: (x.roll(3), x.reshape(100, 200).roll((-3, 205), (0, 1)), x.roll(0, 0)),
+    "roll of all": lambda x, y: y.reshape(100, 200).roll(-1),
     "like": lambda x, y: torch.full_like(x, 0.3001) + torch.zeros_like(x) + torch.ones_like(y),
 }
 # The greatest distance in ulp of bf16, and of f32, that torch's own vector functions have.
 LIBRARY: dict[str, tuple[Callable[..., Any], int, int]] = {
-    "add scaled": (lambda x, y: torch.add(x.abs(), y.abs(), alpha=0.3001), 1, 0),
     "sqrt": (lambda x, y: x.abs().sqrt(), 0, 1),
     "exp": (lambda x, y: torch.exp(x), 0, 1),
     "exp2": (lambda x, y: torch.exp2(x), 0, 1),
@@ -110,3 +125,19 @@ def test_integers_are_exact(tmp_path: Path) -> None:
     functions = (lambda n: (n // 7, n % 7, n * 3 - 4, -n, n.to(torch.float32) / 7, n < 3),)
     for function in functions:
         assert difference(tmp_path, function, (n,)) == 0
+
+
+@pytest.mark.parametrize("to", [torch.bfloat16, torch.float16], ids=str)
+def test_a_cast_of_float64_goes_by_float32(to: Any, tmp_path: Path) -> None:
+    # Just above and below the middle of two neighbours: float32 holds only the middle.
+    every = torch.arange(2**14, dtype=torch.int32).to(torch.uint16).view(to).double()
+    middle = (every[1:] + every[:-1]) / 2
+    x = torch.cat([middle * (1 + 2.0**-40), middle * (1 - 2.0**-40)])
+    assert not torch.equal(x.to(to), torch.cat([every[1:], every[:-1]]).to(to))
+    assert difference(tmp_path, lambda x: x.to(to), (x,)) == 0
+    assert difference(tmp_path, lambda x: torch.cat([x.to(to), x.float().to(to)]), (x,)) == 0
+
+
+def test_a_cast_of_long_integers_goes_by_float32(tmp_path: Path) -> None:
+    n = torch.tensor([2**30 + 2**22 + 1, 2**30 + 3 * 2**22 - 1])  # beside middles of bf16
+    assert difference(tmp_path, lambda n: n.to(torch.bfloat16), (n,)) == 0

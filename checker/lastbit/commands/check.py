@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
 from collections.abc import Collection
 from datetime import date
+from functools import partial
 from typing import Any
 
 import click
@@ -12,6 +15,7 @@ import click
 from lastbit.change import Change
 from lastbit.commands.shared import Outputs, give, report_options, run_options
 from lastbit.records import PROMISES
+from lastbit.result import Result
 
 _SIZES = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?")
 _CHANGES = [change.value for change in Change if change != Change.UNKNOWN]
@@ -139,7 +143,24 @@ def _ulp(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[
     "--run/--no-run",
     default=None,
     help="Run both sides and hold them against the prediction: two models of ONNX with ONNX "
-    "Runtime, off by default; a function and its compiled form, on by default.",
+    "Runtime, off by default, where the first of its levels (disabled, basic, extended, layout, "
+    "all) that changes a verdict is named; a function and its compiled form, on by default.",
+)
+@click.option(
+    "--allow",
+    "allows",
+    metavar="'CODE at NAME: REASON'",
+    multiple=True,
+    help="Accept findings of a code at a value, or of FUS190 at an operator that is known by its "
+    "name only, 'FUS190 at com.microsoft.GroupQueryAttention: reviewed'; repeatable. "
+    "Without `at NAME`: everywhere.",
+)
+@click.option(
+    "--weights/--no-weights",
+    "weights",
+    default=None,
+    help="Compare the numbers of the weights too: of two .pt2 files only where it is asked, "
+    "of functions and modules of torch by default.",
 )
 @report_options
 @run_options(today="The day that the result names")
@@ -156,6 +177,8 @@ def command(
     compiled: bool,
     emulate: bool,
     run: bool | None,
+    allows: tuple[str, ...],
+    weights: bool | None,
     shown: str,
     outputs: Outputs,
     seed: int,
@@ -163,10 +186,9 @@ def command(
     quiet: bool,
 ) -> int:
     """Judge the change, print the report, write the others, and return the exit code."""
-    from lastbit.checking import check, check_models
-    from lastbit.importers.load import is_model
-    from lastbit.tracing.targets import load_targets
+    from lastbit.allowing import read_allow, with_allows
 
+    accepted = [read_allow(text) for text in allows]
     demands: dict[str, Any] = {
         "max_change": max_change,
         "max_ulp": max_ulp,
@@ -175,16 +197,41 @@ def command(
         "seed": seed,
         "today": today,
     }
+    with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints is no report
+        result = _judged(
+            before, after, inputs, symbols, batch, compiled, emulate, run, weights, demands
+        )
+    return give(with_allows(result, accepted, before), shown, outputs, quiet)
+
+
+def _judged(
+    before: str,
+    after: str | None,
+    inputs: dict[str, str],
+    symbols: dict[str, tuple[int, int]],
+    batch: str | None,
+    compiled: bool,
+    emulate: bool,
+    run: bool | None,
+    weights: bool | None,
+    demands: dict[str, Any],
+) -> Result:
+    """Return the verdict on the change; the arguments are those of the command."""
+    from lastbit.checking import check, check_models
+    from lastbit.importers.load import is_model
+    from lastbit.tracing.targets import load_targets
+
     if compiled:
         if after is not None or symbols or batch:
             raise click.UsageError("--compile takes one function, with tensors of fixed sizes.")
+        if weights:
+            raise click.UsageError("Leave out --weights: both sides of --compile share them.")
         from lastbit.importers.inductor.checking import check_compiled
 
         (target,) = load_targets(before)
-        result = check_compiled(
+        return check_compiled(
             before, target, inputs=inputs, run=run is not False, emulate=emulate or None, **demands
         )
-        return give(result, shown, outputs, quiet)
     if after is None or emulate:
         raise click.UsageError("Name BEFORE and AFTER, or one function and --compile.")
     if is_model(before) != is_model(after):
@@ -196,33 +243,35 @@ def command(
     if is_model(before) and is_model(after):
         if inputs:
             raise click.UsageError("--input is for functions; a model says what it reads.")
-        result = check_models(
-            before,
-            after,
-            symbols=symbols,
-            batch=batch,
-            run=bool(run),
-            **demands,
-        )
-        return give(result, shown, outputs, quiet)
+        exported = all(name.lower().endswith(".pt2") for name in (before, after))
+        if weights and not exported:
+            raise click.UsageError("--weights is for .pt2 files; those of ONNX always count.")
+        demands.update(symbols=symbols, batch=batch, run=bool(run))
+        if exported:
+            from lastbit.importers.pt2.checking import check_pt2
+
+            return check_pt2(before, after, weights=bool(weights), **demands)
+        return check_models(before, after, **demands)
     if run:
         raise click.UsageError("--run is for two models of ONNX, and for --compile.")
     first, second = load_targets(before, after)
     from lastbit.importers.torch_calls import calls_torch
 
     if calls_torch(first) or calls_torch(second):
+        from lastbit.importers.pt2.checking import check_pt2
         from lastbit.importers.torch_export import check_exported
 
-        result = check_exported(
+        return check_exported(
             (before, after),
             (first, second),
-            check_models,
+            partial(check_pt2, weights=weights is not False),
             inputs,
             symbols=symbols,
             batch=batch,
             **demands,
         )
-        return give(result, shown, outputs, quiet)
+    if weights:
+        raise click.UsageError("--weights is for .pt2 files, and for functions of torch.")
     verdict = check(
         first,
         second,
@@ -231,4 +280,4 @@ def command(
         batch=batch,
         **demands,
     )
-    return give(verdict.result, shown, outputs, quiet)
+    return verdict.result

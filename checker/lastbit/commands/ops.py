@@ -7,13 +7,17 @@ from collections.abc import Mapping
 
 import click
 
-from lastbit.cli import CLEAN
-from lastbit.errors import did_you_mean
+from lastbit.cli import CLEAN, FINDINGS
 
 SHORT_HELP = "List the operators that are known."
+HELP = f"{SHORT_HELP} NAME is part of a name; exit code 1: no name has it."
 
 
-@click.command("ops", help=f"{SHORT_HELP} NAME is part of a name.", short_help=SHORT_HELP)
+@click.command(
+    "ops",
+    help=f"{SHORT_HELP} NAME is part of a name; exit code 1: no name has it.",
+    short_help=SHORT_HELP,
+)
 @click.argument("name", required=False)
 @click.option("--format", "shown", type=click.Choice(["text", "json"]), default="text")
 def command(name: str | None, shown: str) -> int:
@@ -22,15 +26,13 @@ def command(name: str | None, shown: str) -> int:
         family: {op: text for op, text in rows.items() if name is None or name in op}
         for family, rows in _families().items()
     }
-    if name is not None and not any(families.values()):
-        known = [op for rows in _families().values() for op in rows]
-        raise click.UsageError(
-            f"no operator {name!r} is known: it is opaque in a model, equal on equal inputs. "
-            f"{did_you_mean(name, known)}"
-        )
+    code = CLEAN if any(families.values()) else FINDINGS
     if shown == "json":
         click.echo(json.dumps({"schema": "lastbit.ops/1", "families": families}, indent=2))
-        return CLEAN
+        return code
+    if code != CLEAN:
+        click.echo(f"{name!r} is not covered: in a model it is opaque, equal on equal inputs")
+        return code
     for family, rows in families.items():
         if rows:
             click.echo(f"{family}:")

@@ -6,7 +6,6 @@ and module are the same. All others get names of their own, so that no two value
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
@@ -14,41 +13,42 @@ from hashlib import blake2b
 from lastbit.errors import InputError, Place, Problem
 from lastbit.expression import parse_expression
 from lastbit.importers.imported import Imported, Opaque
+from lastbit.importers.onnx.comparing import aligned as aligned_by_name
+from lastbit.importers.renaming import WORD, renamed, substituted
+from lastbit.importers.results import check_results
 from lastbit.statement import Statement
-from lastbit.text import Program
 
-_WORD = re.compile(r"(?<!')\b[A-Za-z_]\w*\b(?!\(|=[^=])")
+SAME_RESULTS = "Give two models with the same results."
 
 
 def aligned(before: Imported, after: Imported) -> Imported:
     """Return the second graph in the names of the first; results match by name or by order.
 
+    Two models of ONNX are a model and what ONNX Runtime made of it: all values match by name.
+
     Raises:
-        InputError: the two have other inputs or another number of results.
+        InputError: the two have other inputs, write to others, or have other results: another
+            number of them, other types or other shapes.
     """
+    if all(model.file.lower().endswith(".onnx") for model in (before, after)):
+        return aligned_by_name(before, after)
     after = _with_symbols(before, after)
     _check_inputs(before, after)
+    _check_written(before, after)
     if len(before.results) != len(after.results):
         raise _error(
             after,
             f"it returns {len(after.results)} results, and {before.file} {len(before.results)}",
-            "Give two models with the same results.",
+            SAME_RESULTS,
         )
+    check_results(before, after)
+    if _given_order(before) != _given_order(after):
+        text = "the inputs stand in another order, and are matched by their names"
+        after = replace(after, assumed=(*after.assumed, text))
     names = _Names(before, after).names()
-    statements = [_renamed(st, names) for st in after.program.statements]
-    kept = {st.name for st in statements}
+    kept = {names.get(st.name, st.name) for st in after.program.statements}
     # The results of opaque operators that only one graph has are inputs that only it reads.
-    opaque = tuple(_renamed_opaque(one, names) for one in after.opaque)
-    outputs = tuple(names.get(name, name) for name in after.program.outputs)
-    wanted = [name for name in before.program.outputs if name in kept]
-    return replace(
-        after,
-        program=Program(tuple(statements), tuple(dict.fromkeys([*wanted, *outputs]))),
-        results=tuple(names.get(name, name) for name in after.results),
-        origins={names.get(name, name): origin for name, origin in after.origins.items()},
-        shapes={names.get(name, name): dims for name, dims in after.shapes.items()},
-        opaque=opaque,
-    )
+    return renamed(after, names, [name for name in before.program.outputs if name in kept])
 
 
 class _Names:
@@ -194,8 +194,8 @@ def _form(st: Statement) -> tuple[tuple[str, ...], list[str]] | None:
     """Return how a value is computed, and the words of its expression, values among them."""
     if st.expr is None:
         return None
-    form = _WORD.sub("_", st.expr), str(st.rounding), str(st.acc), str(st.schedule)
-    return form, _WORD.findall(st.expr)
+    form = WORD.sub("_", st.expr), str(st.rounding), str(st.acc), str(st.schedule)
+    return form, WORD.findall(st.expr)
 
 
 def _identity(model: Imported, one: Opaque, known: Mapping[str, Statement]) -> tuple[object, ...]:
@@ -222,22 +222,10 @@ def _keys(model: Imported) -> dict[str, str]:
         elif st.expr is None:
             facts = ("input", st.name)
         else:
-            words = _WORD.sub(lambda match: keys.get(match[0], match[0]), st.expr)
+            words = substituted(st.expr, keys)
             facts = (words, str(st.rounding), str(st.acc), str(st.schedule))
         keys[st.name] = blake2b(repr(facts).encode(), digest_size=16).hexdigest()
     return keys
-
-
-def _renamed(st: Statement, names: Mapping[str, str]) -> Statement:
-    expr = st.expr
-    if expr is not None:
-        expr = _WORD.sub(lambda match: names.get(match[0], match[0]), expr)
-    return replace(st, name=names.get(st.name, st.name), expr=expr)
-
-
-def _renamed_opaque(one: Opaque, names: Mapping[str, str]) -> Opaque:
-    reads = tuple(names.get(name, name) for name in one.reads)
-    return replace(one, reads=reads, gives=tuple(names.get(name, name) for name in one.gives))
 
 
 def _inputs(model: Imported) -> dict[str, Statement]:
@@ -245,6 +233,11 @@ def _inputs(model: Imported) -> dict[str, Statement]:
     return {
         st.name: st for st in model.program.statements if st.expr is None and st.name not in given
     }
+
+
+def _given_order(model: Imported) -> list[str]:
+    """Return the inputs that are given to a model, in order."""
+    return [name for name in _inputs(model) if name not in model.weights]
 
 
 def _with_symbols(before: Imported, after: Imported) -> Imported:
@@ -260,7 +253,7 @@ def _with_symbols(before: Imported, after: Imported) -> Imported:
         return after
 
     def text(expression: str) -> str:
-        return _WORD.sub(lambda match: new.get(match[0], match[0]), expression)
+        return substituted(expression, new)
 
     statements = tuple(
         replace(
@@ -277,6 +270,17 @@ def _with_symbols(before: Imported, after: Imported) -> Imported:
     opaque = tuple(replace(one, parameters=text(one.parameters)) for one in after.opaque)
     after = replace(after, shapes=shapes, opaque=opaque)
     return replace(after, program=replace(after.program, statements=statements), symbols=symbols)
+
+
+def _check_written(before: Imported, after: Imported) -> None:
+    """Refuse models that write to different inputs: results are compared by their order."""
+    if before.written != after.written:
+        ours, theirs = (
+            ", ".join(f"`{name}`" for name in model.written[:8]) or "none"
+            for model in (before, after)
+        )
+        text = f"it writes to {theirs} of its inputs, and {before.file} to {ours}"
+        raise _error(after, text, "Give two models that write to the same.")
 
 
 def _check_inputs(before: Imported, after: Imported) -> None:

@@ -136,6 +136,8 @@ class Imported:
         assumed: what the file does not say and the table of operators supplies.
         by_name: whether its results are known by their names, else by their order.
         contents: what the file holds of weights: texts that are equal only where the numbers are.
+        written: the inputs that it writes to; what they hold then are the last of the results.
+        types: of every result, its type in the file: `bool` and `u8` share a format, say.
     """
 
     file: str
@@ -151,6 +153,8 @@ class Imported:
     assumed: tuple[str, ...] = ()
     by_name: bool = True
     contents: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    written: tuple[str, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_float(dtype: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +22,7 @@ from lastbit.tracing.spec import Spec, parse_spec
 
 TYPICAL = 64  # the size of a symbol
 MOST_ELEMENTS = 2**28  # of a drawn input
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 INPUTS = 'Give it an attribute `inputs`, a tuple of tensors, or write --input "x=bf16[64, 64]".'
 
 
@@ -34,12 +35,16 @@ class Target:
         call: the function or module.
         args: tensors for its parameters, in order.
         grad: whether gradients are wanted: an input requires them, or a module is in training.
+        keywords: tensors for its parameters that go by name only.
+        by_name: whether the tensors were given by the names of its parameters, else in order.
     """
 
     label: str
     call: Callable[..., Any]
     args: tuple[Any, ...]
     grad: bool
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    by_name: bool = False
 
 
 def load_torch() -> Any:
@@ -66,10 +71,10 @@ def calls_torch(target: Any) -> bool:
     if isinstance(target, torch.nn.Module) or _is_module_class(target):
         return True
     given = getattr(target, "inputs", None)
-    if isinstance(given, tuple | list):
-        return any(isinstance(one, torch.Tensor) for one in given)
-    if callable(given):
+    if callable(given) or _holds_tensor(given):
         return True
+    if isinstance(given, tuple | list):
+        return False
     hints = getattr(target, "__annotations__", {})
     if any("Tensor" in str(hint) and "lastbit" not in str(hint) for hint in hints.values()):
         return True
@@ -78,6 +83,15 @@ def calls_torch(target: Any) -> bool:
     used = [space[name] for name in names if name in space]
     owners = [(getattr(one, "__name__", ""), getattr(one, "__module__", "")) for one in used]
     return any(str(word).partition(".")[0] == "torch" for pair in owners for word in pair)
+
+
+def _holds_tensor(given: Any) -> bool:
+    """Return whether inputs, in tuples, lists and mappings, have a tensor of torch among them."""
+    if isinstance(given, Mapping):
+        given = list(given.values())
+    if isinstance(given, tuple | list):
+        return any(map(_holds_tensor, given))
+    return isinstance(given, load_torch().Tensor)
 
 
 def _is_module_class(target: Any) -> bool:
@@ -91,6 +105,7 @@ def resolve(
     inputs: Mapping[str, Spec | str] | None = None,
     seed: int = 0,
     given: Any = None,
+    keywords: bool = False,
 ) -> Target:
     """Return what a target is to be called with.
 
@@ -100,6 +115,7 @@ def resolve(
         inputs: format and shape of parameters by name.
         seed: selects the values of inputs that are drawn.
         given: inputs for a target that has no attribute `inputs`.
+        keywords: whether the caller hands over parameters that go by name only.
 
     Raises:
         InputError: it has no inputs, or does not build.
@@ -112,18 +128,23 @@ def resolve(
         given = given if given is not None else getattr(target, "inputs", None)
     if not callable(target):
         raise _error(f"{label} gives a {type(target).__name__}, no function or module", "")
-    if inputs:
-        args = _named(label, target, inputs, seed)
+    if not inputs and callable(given):
+        given = _called(f"{label}.inputs", given)
+    given = inputs or given
+    named: dict[str, Any] = {}
+    if isinstance(given, Mapping):
+        args, named = _named(label, target, given, seed)
     else:
-        if callable(given):
-            given = _called(f"{label}.inputs", given)
-        args = _given(label, target, given, seed)
+        args = _given(label, given, seed)
+    if named and not keywords:
+        remedy = "Make it a parameter that can be given by position."
+        raise _error(f"{label} takes `{next(iter(named))}` by name only", remedy)
     module = target if isinstance(target, torch.nn.Module) else None
     trained = False
     if module is not None and module.training:
         trained = any(parameter.requires_grad for parameter in module.parameters())
-    wants = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
-    return Target(label, target, args, trained or wants)
+    wants = any(isinstance(x, torch.Tensor) and x.requires_grad for x in (*args, *named.values()))
+    return Target(label, target, args, trained or wants, named, isinstance(given, Mapping))
 
 
 def _is_builder(target: Any) -> bool:
@@ -145,9 +166,7 @@ def _called(label: str, function: Callable[[], Any]) -> Any:
         raise raised_in_file(error, code.co_filename if code else label) from error
 
 
-def _given(label: str, target: Any, given: Any, seed: int) -> tuple[Any, ...]:
-    if isinstance(given, Mapping):
-        return _named(label, target, given, seed)
+def _given(label: str, given: Any, seed: int) -> tuple[Any, ...]:
     if not isinstance(given, tuple | list) or not given:
         raise _error(f"{label} has no inputs", INPUTS)
     return tuple(
@@ -160,23 +179,33 @@ def _given(label: str, target: Any, given: Any, seed: int) -> tuple[Any, ...]:
 
 def _named(
     label: str, target: Any, given: Mapping[str, Spec | str | Any], seed: int
-) -> tuple[Any, ...]:
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return inputs by name as those by position, and those that go by name only."""
     call = getattr(target, "forward", target)
-    names = list(inspect.signature(call).parameters)
+    parameters = inspect.signature(call).parameters
+    names = list(parameters)
     unknown = [name for name in given if name not in names]
     if unknown:
         listed = ", ".join(f"`{name}`" for name in names)
         raise _error(f"{label} has no parameter {unknown[0]!r}", f"It has {listed}.")
     args: list[Any] = []
+    named: dict[str, Any] = {}
+    skipped = ""  # a parameter that keeps its default: later ones go by name
     for number, name in enumerate(names):
+        parameter = parameters[name]
         if name not in given:
-            if call.__defaults__ or len(args) == len(given):
-                break
-            raise _error(f"nothing is given for the parameter {name!r} of {label}", INPUTS)
+            if parameter.default is parameter.empty and parameter.kind not in _MANY:
+                raise _error(f"nothing is given for the parameter {name!r} of {label}", INPUTS)
+            skipped = name
+            continue
         one = given[name]
         spec = parse_spec(one) if isinstance(one, str) else one
-        args.append(_drawn(spec, seed + number) if isinstance(spec, Spec) else spec)
-    return tuple(args)
+        value = _drawn(spec, seed + number) if isinstance(spec, Spec) else spec
+        if skipped or parameter.kind == parameter.KEYWORD_ONLY:
+            named[name] = value
+        else:
+            args.append(value)
+    return tuple(args), named
 
 
 def _drawn(spec: Spec, seed: int) -> Any:

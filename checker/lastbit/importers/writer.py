@@ -18,6 +18,7 @@ from lastbit.expression import parse_expression
 from lastbit.formats import format_of
 from lastbit.importers.imported import NOWHERE, Imported, Opaque, Origin, Value, is_float, stored
 from lastbit.importers.integers import limits
+from lastbit.importers.renaming import words_of
 from lastbit.plan_model import Distribution, Span
 from lastbit.rounding import Overflow, Rounding
 from lastbit.schedule import Schedule, parse_schedule
@@ -56,6 +57,7 @@ class Writer:
         self.opaque: list[Opaque] = []
         self.assumed: dict[str, None] = {}
         self.inputs: dict[str, Distribution] = {}
+        self._given: dict[str, str] = {}  # by input that the file does not have, what is noted
         self._types: dict[str, str] = {}
         self._shapes: dict[str, tuple[str, ...]] = {}
         self._reserved: set[str] = set()
@@ -72,7 +74,9 @@ class Writer:
         self.values[out.original] = value
         return value
 
-    def given(self, name: str, dtype: str, dims: Sequence[str], drawn: Distribution) -> Value:
+    def given(
+        self, name: str, dtype: str, dims: Sequence[str], drawn: Distribution, why: str = ""
+    ) -> Value:
         """Return an input that the file does not have: indices or a mask that depend on sizes only.
 
         Equal names are one input, so that two files share it.
@@ -82,8 +86,11 @@ class Writer:
             dtype: its type.
             dims: its sizes.
             drawn: how its values are drawn for drift.
+            why: is noted where what the file returns reads it; empty: nothing is.
         """
         name = _word(name)
+        if why:
+            self._given[name] = why
         value = Value(name, dtype, tuple(dims))
         if name not in self.statements:
             self._declare(value, NOWHERE)
@@ -183,7 +190,8 @@ class Writer:
             batch: the symbol that counts rows, or None.
             weights: the inputs that the file holds the values of, by program name.
         """
-        returned = tuple(dict.fromkeys(self.values[name].name for name in results))
+        types = {value.name: value.dtype for value in (self.values[name] for name in results)}
+        returned = tuple(types)
         read = (name for one in self.opaque for name in one.reads)
         outputs = tuple(dict.fromkeys([*returned, *read]))
         computed = tuple(name for name in outputs if self.statements[name].expr is not None)
@@ -200,8 +208,22 @@ class Writer:
             dict(self.origins),
             dict(self._shapes),
             tuple(self.opaque),
-            tuple(self.assumed),
+            tuple(dict.fromkeys([*self.assumed, *self._why_given(outputs)])),
+            types=types,
         )
+
+    def _why_given(self, outputs: Iterable[str]) -> list[str]:
+        """Return the notes on inputs that the file does not have and something of it reads."""
+        if not self._given:
+            return []
+        stack = [*outputs]
+        seen = set(stack)
+        while stack:
+            st = self.statements[stack.pop()]
+            new = {w for w in words_of(st.expr or "") if w in self.statements} - seen
+            seen |= new
+            stack += new
+        return [why for name, why in self._given.items() if name in seen]
 
     def _round_result(self, name: str) -> None:
         """Give a result that is exact, an integer, the format that holds it."""

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from lastbit.importers.aten.blends import BLENDS
 from lastbit.importers.aten.made import MADE
 from lastbit.importers.aten.norms import NORMS
 from lastbit.importers.aten.operator import NotCoveredError, Operator
@@ -22,7 +23,7 @@ from lastbit.importers.imported import NO_ARITHMETIC, Value
 from lastbit.importers.writer import Step
 
 FAMILIES: Mapping[str, Mapping[str, Operator]] = {
-    "pointwise": POINTWISE,
+    "pointwise": {**POINTWISE, **BLENDS},
     "sums": SUMS,
     "norms": NORMS,
     "products": PRODUCTS,

@@ -58,8 +58,8 @@ def _indices(step: Step, first: object, by: object) -> None:
     high = Fraction(int(length) - 1 if length.isdigit() else 4096)
     drawn = Distribution("integers", (Fraction(0), max(high, Fraction(1))))
     word = f"arange_{first}_{length}_{by}_{step.out.dtype}"
-    step.same(step.writer.given(word, step.out.dtype, step.out.dims, drawn))
-    step.assume("the indices of arange are inputs of their own, equal where their sizes are")
+    why = "the indices of arange are inputs of their own, equal where their sizes are"
+    step.same(step.writer.given(word, step.out.dtype, step.out.dims, drawn, why))
 
 
 def triangle(name: str) -> Callable[..., None]:
@@ -69,8 +69,8 @@ def triangle(name: str) -> Callable[..., None]:
         rows, columns = x.dims[-2:]
         word = f"{name}_{rows}_{columns}_{diagonal}"
         drawn = Distribution("integers", (Fraction(0), Fraction(1)))
-        mask = step.writer.given(word, "bool", (rows, columns), drawn)
-        step.assume("the mask of tril and triu is an input of its own, equal where its sizes are")
+        why = "the mask of tril and triu is an input of its own, equal where its sizes are"
+        mask = step.writer.given(word, "bool", (rows, columns), drawn, why)
         step.give(f"select({mask.name}, {x.name}, 0)")
 
     return build

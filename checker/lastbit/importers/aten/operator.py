@@ -106,7 +106,7 @@ def operand(x: object, dtype: str, scalar: str | None = None) -> str:
     """
     if isinstance(x, Value):
         narrow = is_float(dtype) and x.dtype not in (dtype, "bool") and not _holds(dtype, x.dtype)
-        return f"round({x.name}, {dtype})" if narrow else x.name
+        return f"round({by_float(x, dtype)}, {dtype})" if narrow else x.name
     if isinstance(x, Size):
         return f"size({x})"
     if isinstance(x, bool):
@@ -116,6 +116,15 @@ def operand(x: object, dtype: str, scalar: str | None = None) -> str:
         same = scalar is None or literal(x, scalar) == wide
         return wide if same else f"round({wide}, {scalar})"
     raise NotCoveredError(f"an argument of type {type(x).__name__} takes part")
+
+
+def by_float(x: Value, to: str) -> str:
+    """Return a value as a cast to a narrow format finds it: torch goes by float32.
+
+    So a cast of float64 or of a wide integer rounds twice; found by running torch 2.13.
+    """
+    wide = x.dtype in ("f64", "i32", "i64") and is_float(to) and to not in ("f32", "f64")
+    return f"round({x.name}, f32)" if wide else x.name
 
 
 def _holds(wide: str, narrow: str) -> bool:

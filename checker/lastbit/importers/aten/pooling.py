@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lastbit.importers.aten.images import framed_by
 from lastbit.importers.aten.operator import NotCoveredError, Operator, Table
 from lastbit.importers.aten.sums import mean
-from lastbit.importers.expressions import broadcast_to, plain
+from lastbit.importers.expressions import plain
 from lastbit.importers.imported import Size, Value
 from lastbit.importers.writer import Step
 
@@ -38,7 +39,7 @@ def maximum(
         raise NotCoveredError(f"a window has {kernel[0] * kernel[1]} places")
     if len(step.outs) > 1:
         raise NotCoveredError("the places of the maxima are results")
-    framed = _framed(step, x, edges)
+    framed = framed_by(step, x, edges, "-inf")
     shifted = []
     for i in range(kernel[0]):
         for j in range(kernel[1]):
@@ -57,17 +58,6 @@ def maximum(
 
 def _pair(values: Sequence[int]) -> tuple[int, int]:
     return values[0], values[-1]
-
-
-def _framed(step: Step, x: Value, edges: tuple[int, int]) -> Value:
-    """Return the image inside a frame of -inf."""
-    dims, text = list(x.dims), x.name
-    for axis, n in ((2, edges[0]), (3, edges[1])):
-        if n:
-            edge = broadcast_to("-inf", [*dims[:axis], str(n), *dims[axis + 1 :]])
-            text = f"concat({edge}, {text}, {edge}, axis={axis})"
-            dims[axis] = plain(f"{dims[axis]} + {2 * n}")
-    return x if text == x.name else step.part("framed", text, x.dtype, dims)
 
 
 _MEAN = "of the whole image: accumulated in f32, rounded once; else opaque"

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from lastbit.importers.aten.images import framed_by
 from lastbit.importers.aten.operator import NotCoveredError, Operator, Scalar, Table, inner
 from lastbit.importers.expressions import (
-    broadcast_to,
     literal,
     over,
     plain,
@@ -112,7 +112,7 @@ def conv2d(
     if not all(size.isdigit() for size in kernel):
         raise NotCoveredError("the kernel has no fixed size")
     rows, out_channels, height, width = step.out.dims
-    framed = _framed(step, x, edges)
+    framed = framed_by(step, x, edges, "0")
     shifted = []
     for i in range(int(kernel[0])):
         for j in range(int(kernel[1])):
@@ -143,17 +143,6 @@ def conv2d(
     if bias is not None:
         text += f" + {reshaped(bias, (out_channels, '1', '1'))}"
     step.give(text, inner(x.dtype))
-
-
-def _framed(step: Step, x: Value, edges: tuple[int, int]) -> Value:
-    """Return the value inside a frame of zeros."""
-    dims, text = list(x.dims), x.name
-    for axis, n in ((2, edges[0]), (3, edges[1])):
-        if n:
-            edge = broadcast_to("0", [*dims[:axis], str(n), *dims[axis + 1 :]])
-            text = f"concat({edge}, {text}, {edge}, axis={axis})"
-            dims[axis] = plain(f"{dims[axis]} + {2 * n}")
-    return x if text == x.name else step.part("framed", text, x.dtype, dims)
 
 
 def convolution(
@@ -263,8 +252,9 @@ def _mask_text(mask: Value, rank: int) -> str:
 
 def _causal(step: Step, rows: str, columns: str) -> Value:
     drawn = Distribution("constant", (Fraction(1),))
-    step.assume("a causal mask is an input of its own, equal where its sizes are")
-    return step.writer.given(f"causal_mask_{rows}_{columns}", "bool", (rows, columns), drawn)
+    why = "a causal mask is an input of its own, equal where its sizes are"
+    name = f"causal_mask_{rows}_{columns}"
+    return step.writer.given(name, "bool", (rows, columns), drawn, why)
 
 
 def baddbmm(

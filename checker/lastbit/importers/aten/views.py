@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from lastbit.importers.aten.operator import NotCoveredError, Operator, Table, checked
+from lastbit.importers.aten.operator import NotCoveredError, Operator, Table, by_float, checked
 from lastbit.importers.expressions import (
     broadcast_to,
     literal,
@@ -13,6 +13,7 @@ from lastbit.importers.expressions import (
     plain,
     reshaped,
     sliced,
+    times,
     transposed,
 )
 from lastbit.importers.imported import Size, Value, is_float
@@ -88,6 +89,29 @@ def cut(
     step.give(x.name if (low, high, step_) == ("0", size, 1) else sliced(x, axis, low, high, step_))
 
 
+def slice_scatter(
+    step: Step,
+    x: Value,
+    src: Value,
+    dim: int = 0,
+    start: Sized | None = None,
+    end: Sized | None = None,
+    step_: int = 1,
+) -> None:
+    """State x with other values in place of a slice along one axis."""
+    axis = x.axis(dim)
+    size = x.dims[axis]
+    low, high = _bound(start, size, "0"), _bound(end, size, size)
+    if step_ != 1:
+        raise NotCoveredError(f"the slice takes one element of {step_}")
+    parts = [_as(src, step.out.dtype)]
+    if low != "0":
+        parts.insert(0, sliced(x, axis, "0", low))
+    if high != size:
+        parts.append(sliced(x, axis, high, size))
+    step.give(f"concat({', '.join(parts)}, axis={axis})" if parts[1:] else parts[0])
+
+
 def narrow(step: Step, x: Value, dim: int, start: Sized, length: Sized) -> None:
     """State `length` elements along one axis."""
     cut(step, x, dim, start, Size(plain(f"({start}) + ({length})")))
@@ -139,7 +163,7 @@ def cat(step: Step, tensors: Sequence[Value], dim: int = 0) -> None:
 
 def _as(x: Value, dtype: str) -> str:
     mixed = x.dtype != dtype and is_float(dtype)
-    return f"round({x.name}, {dtype})" if mixed else x.name
+    return f"round({by_float(x, dtype)}, {dtype})" if mixed else x.name
 
 
 def stack(step: Step, tensors: Sequence[Value], dim: int = 0) -> None:
@@ -180,6 +204,27 @@ def flip(step: Step, x: Value, dims: Sequence[int]) -> None:
     step.give(f"{x.name}[{', '.join(words)}]")
 
 
+def roll(step: Step, x: Value, shifts: Sequence[Sized], dims: Sequence[int] = ()) -> None:
+    """State axes turned around by some elements; without axes all elements as one."""
+    turned_by = [checked(shift, int, "a shift") for shift in shifts]
+    text, whole = x, x
+    if not dims:
+        length = (times(x.dims),)
+        text = whole = step.part("flat", reshaped(x, length), x.dtype, length)
+        dims = (0,)
+    for number, (shift, dim) in enumerate(zip(turned_by, dims, strict=True)):
+        axis = whole.axis(dim)
+        size = whole.dims[axis]
+        if not size.isdigit():
+            raise NotCoveredError("an axis that is turned around has no fixed size")
+        first = -shift % max(int(size), 1)
+        if first:
+            parts = (sliced(text, axis, str(first), size), sliced(text, axis, "0", str(first)))
+            joined = f"concat({', '.join(parts)}, axis={axis})"
+            text = step.part(f"turned_{number}", joined, x.dtype, whole.dims)
+    step.give(reshaped(text, step.out.dims) if whole is not x else text.name)
+
+
 def pad(
     step: Step, x: Value, pad: Sequence[Sized], mode: str = "constant", value: float | None = None
 ) -> None:
@@ -208,7 +253,7 @@ def convert(step: Step, x: Value, *_: object, **__: object) -> None:
     if to == x.dtype:
         step.same(x)
     elif is_float(to):
-        step.give(x.name, saturates=to in SATURATING and step.writer.saturates)
+        step.give(by_float(x, to), saturates=to in SATURATING and step.writer.saturates)
     elif to == "bool":
         step.give(f"1 - ({x.name} == 0)")
     elif is_float(x.dtype):  # -0.5 gives 0, not -0.0; what does not fit gives any number
@@ -296,6 +341,8 @@ VIEWS: Table = {
     "aten.numpy_T": Operator(turned, _MOVES),
     "aten.slice": Operator(cut, _MOVES),
     "aten.slice_copy": Operator(cut, _MOVES),
+    "aten.slice_scatter": Operator(slice_scatter, _MOVES),
+    "aten.roll": Operator(roll, _MOVES),
     "aten.narrow": Operator(narrow, _MOVES),
     "aten.select": Operator(select, _MOVES),
     "aten.split": Operator(split_at, _MOVES),

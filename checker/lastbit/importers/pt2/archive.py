@@ -11,6 +11,8 @@ import re
 import stat
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -34,12 +36,24 @@ def read_model(path: str) -> dict[str, Any]:
     Raises:
         ImportedFileError: the file cannot be read, is no such archive, or is too large.
     """
+    with opened(path) as archive:
+        text = _text(path, archive)
+    return _checked(path, _parsed(path, text))
+
+
+@contextmanager
+def opened(path: str) -> Iterator[zipfile.ZipFile]:
+    """Open a file as an archive; what goes wrong while it is open is an error about the file.
+
+    Raises:
+        ImportedFileError: it cannot be read or unpacked.
+    """
     try:
         mode = Path(path).stat().st_mode
         if not stat.S_ISREG(mode):
             raise ImportedFileError(path, "this is no regular file", "Give a .pt2 file.")
         with zipfile.ZipFile(_bounded(path)) as archive:
-            text = _text(path, archive)
+            yield archive
     except OSError as error:
         why = error.strerror or str(error)
         raise ImportedFileError(path, f"cannot be read: {why}", "") from None
@@ -51,7 +65,6 @@ def read_model(path: str) -> dict[str, Any]:
         raise ImportedFileError(
             path, f"the archive cannot be unpacked: {error}", "Write it with torch.export.save."
         ) from None
-    return _checked(path, _parsed(path, text))
 
 
 def _bounded(path: str) -> str:
@@ -73,15 +86,7 @@ def _bounded(path: str) -> str:
 
 def _text(path: str, archive: zipfile.ZipFile) -> bytes:
     names = archive.namelist()
-    if len(names) > MOST_ENTRIES:
-        raise ImportedFileError(
-            path, f"the archive holds {len(names)} files", f"At most {MOST_ENTRIES} are read."
-        )
-    for name in names:
-        if name.startswith(("/", "\\")) or ".." in PurePosixPath(name.replace("\\", "/")).parts:
-            raise ImportedFileError(
-                path, f"the archive holds {name[:80]!r}, a path that leads out of it", ""
-            )
+    checked_names(path, names)
     found = [name for name in names if _MODEL.fullmatch(name)]
     if not found:
         raise ImportedFileError(path, *_other(names))
@@ -104,6 +109,23 @@ def _text(path: str, archive: zipfile.ZipFile) -> bytes:
     return text
 
 
+def checked_names(path: str, names: list[str]) -> None:
+    """Refuse an archive of too many files, or with paths that lead out of it.
+
+    Raises:
+        ImportedFileError: it is one.
+    """
+    if len(names) > MOST_ENTRIES:
+        raise ImportedFileError(
+            path, f"the archive holds {len(names)} files", f"At most {MOST_ENTRIES} are read."
+        )
+    for name in names:
+        if name.startswith(("/", "\\")) or ".." in PurePosixPath(name.replace("\\", "/")).parts:
+            raise ImportedFileError(
+                path, f"the archive holds {name[:80]!r}, a path that leads out of it", ""
+            )
+
+
 def _other(names: list[str]) -> tuple[str, str]:
     """Return what an archive without a graph is, and what to do."""
     last = {name.rpartition("/")[2] for name in names}
@@ -122,8 +144,11 @@ def _parsed(path: str, text: bytes) -> object:
         return json.loads(text)
     except RecursionError:
         raise ImportedFileError(path, "its graph is nested too deeply", "") from None
-    except (ValueError, UnicodeDecodeError, MemoryError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, MemoryError) as error:
         raise ImportedFileError(path, f"its graph is no JSON: {error}", "") from None
+    except ValueError:  # of int(), whose text is about Python
+        cause = "its graph holds a number of more digits than any size or constant has"
+        raise ImportedFileError(path, cause, "The file is damaged; write it again.") from None
 
 
 def _checked(path: str, model: object) -> dict[str, Any]:

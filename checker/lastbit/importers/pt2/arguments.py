@@ -58,7 +58,9 @@ class Arguments(Fields):
         self.backed: set[str] = set()  # symbols that the inputs' sizes give
         self.made: dict[str, Value] = {}  # what gives each other symbol, and each other number
         self.constants: Mapping[str, Constant] | None = None  # None: not read yet
-        self.given: set[str] = set()  # the inputs
+        self.given: dict[str, str] = {}  # the inputs, and their names in the program
+        self.places: list[str] = []  # their names in the signature, in order
+        self.mutations: list[str] = []  # what results take the place of
         self.fixed: dict[int, str] = {}  # storages that lie outside of an inner graph
         self.more: list[Value] = []  # what the node that is read depends on by such
 

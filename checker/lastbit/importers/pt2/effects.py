@@ -86,8 +86,13 @@ class Effects(Arguments):
         outs = [out for out in step.outs if out is not NONE]
         single = len(changed) == 1 and len(outs) < 2 and changed[0] == given[0][1]
         if not (single and outs):
-            new = [Out(f"{n}_written", v.dtype, v.dims) for n, v in zip(changed, old, strict=True)]
-            outs = [*outs, *(out for out in new if out.original not in self.writer.values)]
+            taken = {out.original for out in outs}
+            for name, value in zip(changed, old, strict=True):
+                new = f"{name}_written"
+                while new in self.writer.values or new in taken:
+                    new += "_"
+                taken.add(new)
+                outs.append(Out(new, value.dtype, value.dims))
         step = replace(step, outs=tuple(outs))
         if single:
             aten.apply(step, functional(target), args, keywords, call, self.more)
@@ -103,10 +108,6 @@ class Effects(Arguments):
                 self.fail("an inner graph writes to a value of the outer one")
             for same in self.storages.wrote(name, write):
                 self.writer.values[same] = value
-            number = self.storages.number[name]
-            if next(iter(self.storages.names[number])) in self.given:
-                text = "what is written to inputs is compared where it is read or returned only"
-                self.writer.assumed[text] = None
         for out in outs:
             if single:
                 self.storages.view(out.original, changed[0])

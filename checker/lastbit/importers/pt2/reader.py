@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from lastbit.errors import LastbitError
@@ -26,7 +27,8 @@ from lastbit.importers.pt2.constants import drawn_for, read_constants
 from lastbit.importers.pt2.effects import Effects, symbols_of
 from lastbit.importers.pt2.identity import call_text, tensors
 from lastbit.importers.pt2.places import origin
-from lastbit.importers.pt2.storage import Storages, written
+from lastbit.importers.pt2.shapes import SIZES, misstated, wrong_shape
+from lastbit.importers.pt2.storage import TRAINING, Storages, written
 from lastbit.importers.writer import Out
 from lastbit.plan_model import Span
 from lastbit.statement import MAX_SIZE
@@ -38,6 +40,12 @@ _INLINED = (
     "torch.ops.higher_order.wrap_with_set_grad_enabled",
     "torch.ops.higher_order.wrap_with_autocast",
 )
+# Results that take the place of an input, and where its name stands.
+_MUTATIONS = {
+    "buffer_mutation": "buffer_name",
+    "parameter_mutation": "parameter_name",
+    "user_input_mutation": "user_input_name",
+}
 _KNOWN = ("aten.", "prims.", "higher_order.")  # libraries whose operators say what they write to
 _CASTS = ("aten.to.dtype)", "aten.to.dtype_layout)", "aten.to.other)", "aten.type_as.default)")
 
@@ -69,7 +77,8 @@ class _Reader(Effects):
         self.backed.update(symbol for dim in dims for symbol in symbols_of(dim))
         self._graph(graph)
         self.where = "the outputs"
-        results = self._each_computed(self._results())
+        changed = list(self._changed())
+        results = self._each_computed(chain(self._results(), changed))
         symbols = self._spans()
         batch = next((dim for dim in self.leading if dim in symbols), None)
         if any(dim != batch for dim in self.leading if dim in symbols):
@@ -78,7 +87,15 @@ class _Reader(Effects):
         if not found.program.outputs:
             self.where = "the outputs"
             self.fail("the graph returns no tensor", "Export a module that returns one.")
-        return replace(found, by_name=False)
+        written = (*self.mutations, *(weights.get(self.given[name], name) for name in changed))
+        if changed:
+            found = replace(found, assumed=(*found.assumed, "inputs written to are results"))
+        if all(hint is not None for hint in self.symbols.values()):
+            wrong = wrong_shape(found)
+            if wrong is not None:
+                self.where = "the graph"
+                self.fail(wrong)
+        return replace(found, by_name=False, written=written)
 
     # Inputs and results.
 
@@ -103,12 +120,15 @@ class _Reader(Effects):
             if tag == "tensor_constant" and self._constant(out, held):
                 continue
             value = self.writer.input(out)
-            self.given.add(name)
+            self.given[name] = value.name
             if tag == "user_input":
+                self.places.append(name)
                 self.leading += out.dims[:1]
             else:
                 key = {"parameter": "parameter_name", "buffer": "buffer_name"}
-                weights[value.name] = self.member(held, key.get(tag, "tensor_constant_name"), str)
+                original = self.member(held, key.get(tag, "tensor_constant_name"), str)
+                self.places.append(original)
+                weights[value.name] = original
         return weights
 
     def _constant(self, out: Out, held: Any) -> bool:
@@ -143,7 +163,14 @@ class _Reader(Effects):
         return found
 
     def _results(self) -> Iterator[str]:
-        for spec in self.member(self.member(self.module, "signature", dict), "output_specs", list):
+        """Yield what the user's results are, then what takes the place of inputs."""
+        mutated: list[tuple[int, str, str]] = []
+        order = {name: number for number, name in enumerate(self.places)}
+        specs = self.member(self.member(self.module, "signature", dict), "output_specs", list)
+        count = len(self.member(self.tables[0], "outputs", list))
+        if specs and count != len(specs):
+            self.fail(f"the graph gives {count} results, and its signature names {len(specs)}")
+        for spec in specs:
             tag, held = self.union(spec)
             arg = self.member(held, "arg", dict)
             if tag == "user_output":
@@ -156,7 +183,20 @@ class _Reader(Effects):
             name = self.name(arg)
             if name not in self.writer.values:
                 self.fail(f"the result `{name}` is given by no node")
+            if tag in _MUTATIONS:
+                to = self.member(held, _MUTATIONS[tag], str)
+                mutated.append((order.get(to, len(order)), to, name))
+                continue
             yield name
+        for _, to, name in sorted(mutated):
+            self.mutations.append(to)
+            yield name
+
+    def _changed(self) -> Iterator[str]:
+        """Yield the inputs that hold other values at the end, which nodes in place gave them."""
+        for name, first in self.given.items():
+            if self._value(name).name != first:
+                yield name
 
     # Nodes.
 
@@ -184,8 +224,12 @@ class _Reader(Effects):
         self.more = []
         call = call_text(self, node, self._symbol_text)
         args, keywords = self._arguments(node)
+        self._check_sizes(node, aten.base_name(target), outs)
         step = self.writer.step(aten.base_name(target), outs, *origin(node))
-        changed = [] if numbers else written(target, sum(o is not NONE for o in outs), given)
+        changed = []
+        if not numbers:
+            count = sum(out is not NONE for out in outs)
+            changed = written(target, count, given, self._trains(node))
         try:
             if numbers:
                 self._computed_numbers(step, numbers, call, given)
@@ -210,6 +254,21 @@ class _Reader(Effects):
             for symbol in {symbol for dim in out.dims for symbol in symbols_of(dim)}:
                 if symbol not in self.backed and value is not None:
                     self.made.setdefault(symbol, value)
+
+    def _check_sizes(self, node: Any, operator: str, outs: list[Out]) -> None:
+        """Refuse sizes among the arguments that are not those of the result."""
+        for one in self.member(node, "inputs", list):
+            if one.get("name") in SIZES and len(outs) == 1:
+                wrong = misstated(operator, self._argument(one.get("arg")), outs[0].dims)
+                if wrong is not None:
+                    self.fail(wrong)
+
+    def _trains(self, node: Any) -> bool:
+        """Return whether an argument says that a norm takes statistics of what it is given."""
+        return any(
+            one.get("name") in TRAINING and one.get("arg") == {"as_bool": True}
+            for one in self.member(node, "inputs", list)
+        )
 
     def _casts(self, out: Out, source: str) -> bool:
         """Return whether a result of another type is a copy: a view of bits has its own name."""

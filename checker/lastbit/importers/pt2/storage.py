@@ -34,6 +34,27 @@ _VIEWS = frozenset((
 ))  # fmt: skip
 _WHOLE = frozenset(("alias", "detach", "detach_", "lift_fresh", "requires_grad_"))
 _BY_NUMBER = frozenset(("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid"))
+# What operators write to beside their results. Source: the alias annotations of torch 2.13's
+# schemas, and aten/src/ATen/native/Normalization.cpp for those that have none.
+_STATISTICS = ("running_mean", "running_var")
+_OBSERVED = ("running_min", "running_max", "scale", "zero_point")
+_WRITES = {
+    "_batch_norm_with_update": _STATISTICS,
+    "fused_moving_avg_obs_fake_quant": _OBSERVED,
+    "_fused_moving_avg_obs_fq_helper": _OBSERVED,
+    "rrelu_with_noise": ("noise",),
+    "rrelu_with_noise_": ("self", "noise"),
+}
+_IN_TRAINING = {
+    "batch_norm": _STATISTICS,
+    "native_batch_norm": _STATISTICS,
+    "_native_batch_norm_legit": _STATISTICS,
+    "_batch_norm_impl_index": _STATISTICS,
+    "cudnn_batch_norm": _STATISTICS,
+    "miopen_batch_norm": _STATISTICS,
+    "instance_norm": _STATISTICS,
+}
+TRAINING = ("training", "train", "use_input_stats")  # arguments that say so
 _OPERATOR_SIGNS = ("__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__")
 
 
@@ -131,16 +152,22 @@ class Storages:
         return len(self.names.get(self.number.get(name, 0), ())) > MOST_ALIASES
 
 
-def written(target: str, outs: int, tensors: Sequence[tuple[str, str]]) -> list[str]:
+def written(
+    target: str, outs: int, tensors: Sequence[tuple[str, str]], training: bool = False
+) -> list[str]:
     """Return the values that an operator writes to.
 
     Args:
         target: the operator, as torch names it.
         outs: the number of its results.
         tensors: the name of the argument and of the value of each tensor it is given.
+        training: whether an argument says that statistics are taken.
     """
     parts = target.removeprefix("torch.ops.").split(".")
     name = parts[1] if len(parts) > 1 else parts[0]
+    more = (*_WRITES.get(name, ()), *(_IN_TRAINING.get(name, ()) if training else ()))
+    if more:
+        return [value for argument, value in tensors if argument in more]
     if parts[-1] == "out" or parts[-1].endswith("_out"):
         return [value for argument, value in tensors if argument.startswith("out")]
     if name in _VIEWS:
