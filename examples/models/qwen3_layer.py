@@ -128,6 +128,16 @@ def inputs(shape: Shape = Shape(), batch: int = 2) -> tuple[Tensor, Tensor, Tens
 
 build.inputs = inputs
 
+MIDDLE = Shape(hidden=1024, inner=3072, heads=16, shared=8, depth=128)  # as in Qwen3-0.6B
+
+
+def middle() -> nn.Module:
+    """Return a layer of the size of Qwen3-0.6B's."""
+    return build(shape=MIDDLE)
+
+
+middle.inputs = lambda batch=2: inputs(MIDDLE, batch)
+
 
 def export(path: str, layers: int = 1, shape: Shape = Shape()) -> None:
     """Write the graph of the module, its number of sequences left open."""
