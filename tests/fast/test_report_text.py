@@ -58,7 +58,7 @@ rounding, set by t.drop-rounding
 
 after.toml:12  DOM301 warning: the scale `s` is divided by without a floor
 
-decided 3 of 4 steps; 2 reassociation, 1 rounding, 1 unknown; 3 findings (1 error)
+decided 3 of 4 steps; 2 reassociation, 1 rounding, 1 unknown; 2 findings (1 error, 1 note)
 """
 
 
@@ -97,6 +97,24 @@ def test_without_a_budget_the_last_line_says_what_fails():
     )
 
 
+@pytest.mark.parametrize(
+    ("severities", "text"),
+    [
+        ("", "no findings"),
+        ("note note note note", "no findings (4 notes)"),
+        ("note", "no findings (1 note)"),
+        ("warning", "1 finding (no errors)"),
+        ("warning note", "1 finding (no errors, 1 note)"),
+        ("error warning note note", "2 findings (1 error, 2 notes)"),
+    ],
+)
+def test_notes_are_no_findings_in_the_last_line(severities: str, text: str):
+    findings = [Finding("C1", one, "so", Location("p.toml", 1)) for one in severities.split()]
+    result = Result.of("check", [], findings, {})
+    assert f"; {text}; without a budget" in last_line(result)
+    assert result.summary.findings == len(findings)  # in JSON all of them count
+
+
 def test_a_budget_that_is_kept_says_so():
     result = _one_step(budget=Budget("rounding", {"bf16": 0.5}, elementwise=True))
     assert render(result).splitlines()[2:] == [
@@ -117,6 +135,15 @@ def test_a_step_that_fails_without_a_demand_says_by_what(code: str, said: str):
     step = replace(STEP, budget=Budget())
     finding = Finding(code, "error", "it is so", Location("p.toml", 1), step="a.b")
     assert f"    budget    {said}: error" in render(Result.of("lint", [step], [finding], {}))
+
+
+def test_a_finding_on_another_line_than_its_step_says_where():
+    step = Step("a.b", "it changes", Location("model.py", 46), "rounding")
+    rounding = Finding("FUS102", "warning", "gone", Location("model.py", 50), step="a.b")
+    same_line = replace(rounding, location=Location("model.py", 46, 9))
+    report = render(Result.of("check", [step], [rounding, same_line], {}))
+    assert "    warning   FUS102 at model.py:50: gone\n" in report
+    assert "    warning   FUS102: gone\n" in report
 
 
 def test_operations_and_their_share_are_shown_without_a_device():

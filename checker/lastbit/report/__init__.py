@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from lastbit.result import Result
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "sarif", "junit", "github", "markdown", "html")
 
 
 class Renderer(Protocol):

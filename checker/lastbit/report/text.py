@@ -25,6 +25,7 @@ from lastbit.result import (
     Evidence,
     Finding,
     Fit,
+    Location,
     Promise,
     Region,
     Result,
@@ -58,9 +59,9 @@ def render(result: Result, *, color: bool = False, json_path: str | None = None)
     known = {verdict.id for verdict in result.verdicts}
     for finding in result.findings:
         by_step.setdefault(finding.step if finding.step in known else None, []).append(finding)
-    costs = {step.id: step.cost for step in result.steps}
+    steps = {step.id: step for step in result.steps}
     blocks = [
-        _step(step, by_step.get(step.id, []), color, json_path, costs.get(step.same_as or ""))
+        _step(step, by_step.get(step.id, []), color, json_path, steps.get(step.same_as or ""))
         for step in result.steps
     ]
     for region in result.regions:
@@ -73,14 +74,19 @@ def render(result: Result, *, color: bool = False, json_path: str | None = None)
 
 
 def last_line(result: Result) -> str:
-    """Return the totals: what was decided, the kinds, the findings, and what fails."""
+    """Return the totals: what was decided, the kinds, the findings, and what fails.
+
+    A note says how a verdict was found; it is counted apart, so that "no findings" can be asked.
+    """
     summary = result.summary
     parts = [f"decided {result.decided[0]} of {plural(result.decided[1], 'step')}"]
     if summary.changes:
         parts.append(", ".join(f"{n} {kind}" for kind, n in summary.changes.items()))
-    findings = plural(summary.findings, "finding")
-    if summary.findings:
-        findings += f" ({plural(summary.errors, 'error')})"
+    notes = sum(finding.severity == "note" for finding in result.findings)
+    counted = [plural(summary.errors, "error")] if summary.findings > notes else []
+    counted += [plural(notes, "note")] if notes else []
+    findings = plural(summary.findings - notes, "finding")
+    findings += f" ({', '.join(counted)})" if counted else ""
     parts.append(findings)
     if all(step.budget is None for step in result.steps):
         parts.append(NO_BUDGET)
@@ -93,15 +99,17 @@ def _paint(text: str, key: str, color: bool) -> str:
 
 
 def _step(
-    step: Step, findings: list[Finding], color: bool, json_path: str | None, same: Cost | None
+    step: Step, findings: list[Finding], color: bool, json_path: str | None, same: Step | None
 ) -> str:
     code = f"{step.code} " if step.code else ""
     head = f"{step.location}  {code}{step.label}{' (branch)' if step.branch else ''}"
     verdict = step.change + (" + domain" if step.domain else "")
     lines = [f"{head:<{_VERDICT_COLUMN}}  {_paint(verdict, step.change, color)}"]
     body = [f"same as {step.same_as}"] if step.same_as else list(_body(step, json_path))
-    if step.same_as and step.cost and step.cost != same:  # the same change, at another place
-        body += _costs(step.cost)
+    if step.same_as and step.cost and (same is None or step.cost != same.cost):
+        body += _costs(step.cost)  # the same change, at another place
+    if step.same_as and same is not None:
+        body += [_row("note", note) for note in step.notes if note not in same.notes]
     lines += [f"    {line}" for line in body]
     lines += [f"    {line}" for line in _demands(step, findings, color)]
     return "\n".join(lines)
@@ -164,7 +172,12 @@ def _demands(step: Step | Region, findings: list[Finding], color: bool) -> Itera
         yield _row("allowed", step.allow_reason or "by the plan")
     for finding in findings:
         name = _paint(f"{finding.severity:<8}", finding.severity, color)
-        yield f"{name}  {finding.code}: {finding.message}"
+        at = "" if _line(finding.location) == _line(step.location) else f" at {finding.location}"
+        yield f"{name}  {finding.code}{at}: {finding.message}"
+
+
+def _line(location: Location) -> tuple[str, int | None]:
+    return location.file, location.line
 
 
 def _has(findings: list[Finding], severity: str) -> bool:

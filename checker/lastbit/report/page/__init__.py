@@ -1,0 +1,1 @@
+"""The parts of the HTML page: escapes, figures drawn as SVG, cards and tables."""
