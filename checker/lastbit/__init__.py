@@ -9,9 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lastbit.asserting.functions import assert_batch_invariant as assert_batch_invariant
+    from lastbit.asserting.functions import assert_deterministic as assert_deterministic
+    from lastbit.asserting.refusing import RefusedComparisonError as RefusedComparisonError
+    from lastbit.asserting.tensors import assert_bitwise as assert_bitwise
+    from lastbit.asserting.tensors import assert_ulp as assert_ulp
     from lastbit.change import Change as Change
     from lastbit.checking import CheckResult as CheckResult
     from lastbit.checking import check as check
+    from lastbit.comparing import compare as compare
     from lastbit.formats import FORMATS as FORMATS
     from lastbit.formats import Format as Format
     from lastbit.formats import bits_text as bits_text
@@ -50,8 +56,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "asserting.functions": ("assert_batch_invariant", "assert_deterministic"),
+    "asserting.refusing": ("RefusedComparisonError",),
+    "asserting.tensors": ("assert_bitwise", "assert_ulp"),
     "change": ("Change",),
     "checking": ("CheckResult", "check"),
+    "comparing": ("compare",),
     "formats": ("FORMATS", "Format", "bits_text", "decode", "encode", "format_of"),
     "inference.finding": ("infer",),
     "inference.products": ("infer_matmul",),

@@ -28,12 +28,17 @@ CLEAN, FINDINGS, BAD_INPUT, DEFECT, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 14
 COMMANDS = {
     "check": "Compare two functions or models: what kind of change is it?",
     "lint": "Judge each transform of a plan, and models as they stand.",
+    "compare": "Compare two tensors, or two files of them, in ulp.",
+    "audit": "Run a program, and say which operator breaks which promise.",
     "explore": "Rank the ways to run a plan's program by traffic.",
     "predict": "Predict the bits of a matrix product on a machine.",
     "infer": "Infer from bits what a kernel computes.",
     "order": "Reveal the order in which a function adds.",
+    "tolerance": "Plant faults, and list those that a comparison lets pass.",
     "replay": "Run a step's witness again, or write it as a script.",
+    "report": "Render a result again, in any format.",
     "rules": "List the rules.",
+    "merge": "Join the results of an audit's shards.",
     "explain": "Say what a rule means and why it matters.",
     "ops": "List the operators that are known.",
 }

@@ -24,12 +24,40 @@ GENERAL = {
 Why it matters: it gives equal results on equal inputs, and that is all that is known of it. Where a
 value that it reads differs, everything after it is undecided, and the step says so. `lastbit ops`
 lists the operators that are known. Where a difference there is accepted, allow it by name: an
-`[[allow]]` with this code, `at` the value that the operator gives, and a reason.""",
+`[[allow]]` with this code, `at` the operator or the value that it gives, and a reason; on the
+command line: `lastbit check ... --allow 'FUS190 at NAME: reason'`.""",
     "FUS191": """what was read of an imported model, and what was assumed
 
 Why it matters: a model file says what is computed, and not in which order a sum adds up, nor with
 which accumulator; the table of operators supplies both. The same assumption holds for both sides of
 a comparison, so it hides a difference where the two libraries add in different orders.""",
+    "DET650": """an operator gives a row other bits in a batch of another size
+
+Why it matters: the same request is answered differently by load. The report says at which sizes the
+bits change, how far, and why where that can be shown. Every comparison is between runs of one
+operator on its own recorded inputs, so one that only reads a differing result is not blamed.""",
+    "DET651": """equal calls of an operator give different bits
+
+Why it matters: a run cannot be repeated. Additions in no fixed order (atomics) do this. Batches are
+then not compared.""",
+    "DET652": """an operator's bits depend on the number of threads
+
+Why it matters: the same program gives other bits on a computer with another number of cores, or
+beside other work. It is a note: threads do not change between two requests to one process.""",
+    "DET653": """an operator gives a row other bits at another place in the batch
+
+Why it matters: the same request is answered differently by where it was put into the batch.""",
+    "DET654": """an operator gives a row other bits where other rows hold other values
+
+Why it matters: padding, or the requests of other users, change an answer. A scale or a norm over
+the whole batch does this, and is then another function, not another rounding.""",
+    "DET655": """a target compiled by Inductor gives other bits
+
+Why it matters: what was tested eagerly is not what is deployed. The dropped roundings are named,
+each with its line; `lastbit check F.py:f --compile` says more.""",
+    "DET690": """an operator could not be run again by itself
+
+Why it matters: nothing was decided of it. The gap says what it raised.""",
     "COST701": """a transform moves more bytes than before
 
 Why it matters: a fusion saves the writing and reading of a value, and where every tile of the

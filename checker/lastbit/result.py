@@ -239,7 +239,7 @@ class Summary:
 
     Attributes:
         steps: number of steps.
-        findings: number of findings, of any severity.
+        findings: number of findings, of any severity; the last line of a text counts notes apart.
         errors: number of findings that fail the run.
         changes: steps by kind of change, kinds that occur only.
     """

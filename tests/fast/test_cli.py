@@ -25,6 +25,7 @@ from lastbit.result import Result, read_result
 SAMPLE_PATH = Path(__file__).parents[1] / "data/lint_sample.json"
 SAMPLE = read_result(str(SAMPLE_PATH))
 CLEAN = Result.of("lint", SAMPLE.steps[2:3], [], {})
+FORMATS = "text, json, sarif, junit, github, markdown, html"
 
 
 @pytest.fixture
@@ -148,8 +149,8 @@ def test_a_device_is_written_to_as_it_is(lint):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--output", "yaml=x"], "'yaml=x' is no FORMAT=PATH; formats: text, json."),
-        (["--output", "json"], "'json' is no FORMAT=PATH; formats: text, json."),
+        (["--output", "yaml=x"], f"'yaml=x' is no FORMAT=PATH; formats: {FORMATS}."),
+        (["--output", "json"], f"'json' is no FORMAT=PATH; formats: {FORMATS}."),
         (["--select", "RAD"], "'RAD' is no code; write one as RED201, or a family: RED."),
         (["--select", "COST9"], "'COST9' is no code; write one as RED201, or a family: RED."),
         (["--ignore", "COS"], "'COS' is no code; write one as RED201, or a family: RED."),
