@@ -35,9 +35,10 @@ def test_both_sides_are_named_with_their_lines() -> None:
         if (before[name].original, before[name].place) != (origin.original, origin.place)
     )
     one, other = before[name], after[name]
+    assert one.module.endswith("inner_norm")
     assert sides(plan, [name]) == (
-        f"before: `{one.original}` ({one.place.file}:{one.place.line}); "
-        f"after: `{other.original}` ({other.place.file}:{other.place.line})"
+        f"before: `{one.original}` (`inner_norm`, {one.place.file}:{one.place.line}); "
+        f"after: `{other.original}` (`inner_norm`, {other.place.file}:{other.place.line})"
     )
 
 
