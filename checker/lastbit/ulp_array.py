@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lastbit.formats import Format
 from lastbit.round_array import encode_array
-from lastbit.ulps import KINDS, DistanceKind
+from lastbit.ulps import KINDS, DistanceKind, ulp
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
 
@@ -30,6 +30,35 @@ class UlpDistances:
     def of_kind(self, kind: DistanceKind) -> npt.NDArray[np.bool_]:
         """Return the mask of the elements of a kind."""
         return np.equal(self.kinds, KINDS.index(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The greatest distance of two arrays.
+
+    Attributes:
+        differing: elements with another value, or a zero of another sign.
+        ulps: the greatest distance of two finite numbers, in ulp of the format.
+        scaled: the same in the format's ulp at the largest finite number of the second array.
+    """
+
+    differing: int
+    ulps: int
+    scaled: float
+
+
+def gap(a: npt.NDArray[np.floating[Any]], b: npt.NDArray[np.floating[Any]], fmt: Format) -> Gap:
+    """Return the greatest distance of two arrays of one shape.
+
+    Raises:
+        NotRepresentableError: the format does not hold an element.
+    """
+    found = ulp_distance_array(a, b, fmt)
+    finite = np.isfinite(a) & np.isfinite(b)
+    largest = float(np.abs(b[finite]).max(initial=0.0))
+    widest = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
+    differing = int((found.kinds != KINDS.index("equal")).sum())
+    return Gap(differing, int(found.ulps.max(initial=0)), widest / float(ulp(largest, fmt)))
 
 
 def ordinal_array(values: npt.NDArray[np.floating[Any]], fmt: Format) -> Ordinals:

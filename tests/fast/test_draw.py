@@ -109,10 +109,16 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: pathlib.Path) -> None:
     safetensors(tensors, "w", "F32", [2], bytes(8))
     assert message(tensors) == "x.safetensors has no tensor 'x'. Allowed: w."
     safetensors(tensors, "x", "F32", [3], bytes(8))
-    assert message(tensors) == "x.safetensors cannot be read: 'x' has 2 elements for [3]"
+    assert message(tensors) == (
+        "x.safetensors cannot be read: 'x' has bytes 0 to 8, which is not F32[3]"
+    )
     safetensors(tensors, "x", "C64", [2], bytes(8))
-    allowed = "Did you mean 'F64'?"
-    assert message(tensors) == f"x.safetensors cannot be read: its elements are C64. {allowed}"
+    assert message(tensors) == (
+        "x.safetensors cannot be read: the elements of 'x' are C64, unknown here. "
+        "Did you mean 'U64'?"
+    )
+    safetensors(tensors, "x", "BOOL", [2], bytes(2))
+    assert message(tensors).startswith("x.safetensors cannot be read: its elements are BOOL. ")
     tensors.write_bytes(b"\xff" * 8)
     assert message(tensors) == f"x.safetensors cannot be read: its header has {2**64 - 1} bytes"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from lastbit.audit import batch
-from lastbit.audit.bits import UnreadableError, constant, unnumbered
+from lastbit.audit.bits import constant, unnumbered
 from lastbit.audit.case import Case, Layout
 from lastbit.audit.judging import FAILED, judged
 from lastbit.audit.leaves import leaves, mapped
@@ -15,6 +15,7 @@ from lastbit.audit.mixing import OVERWRITES
 from lastbit.audit.recording import Call, short_name
 from lastbit.audit.records import Call as CallRecord
 from lastbit.audit.records import CaseRecord, Cause, Nearer, Remedy
+from lastbit.audit.refusals import REFUSALS, line_of, told
 from lastbit.audit.signature import key_of
 from lastbit.audit.surveying import Survey, generators, moved, writes
 from lastbit.audit.taking import copied
@@ -180,9 +181,8 @@ class Auditor:
         try:
             found = tried(case, whole, self.asked, clock, into_rows=case.key in self.into_rows)
             flat = constant(whole) and not _pointwise(case) and not unnumbered(_leaves(case))
-        except (RuntimeError, ValueError, TypeError, UnreadableError) as error:
-            line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            found, flat = Tried(failed=line), False
+        except REFUSALS as error:
+            found, flat = Tried(failed=line_of(error)), False
         large = self.large.calls.get(pair)
         naming = large is not None and batch.names_rows(case.name, large, case.layout.arguments)
         record = judged(case, number, found, naming, flat)
@@ -203,10 +203,9 @@ class Auditor:
         """Return what is known of a culprit; where an operator fails at it, that is said."""
         try:
             return explain(case, record, self.clock.left())
-        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            line = next(iter(str(error).strip().splitlines()), "")
-            text = f"cause not found: the search raised {type(error).__name__}: {line[:160]}"
-            return Explained(Cause("unknown", text.rstrip(": ")))
+        except REFUSALS as error:
+            text = f"cause not found: the search raised {told(error)}"
+            return Explained(Cause("unknown", text))
 
     def _finished(self, record: CaseRecord) -> None:
         self.constant.pop(record.key, None)

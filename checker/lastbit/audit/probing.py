@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from lastbit.audit.calling import Call
 from lastbit.audit.case import Case
 from lastbit.audit.contraction import Contraction, Operand
+from lastbit.audit.refusals import line_of
 from lastbit.audit.taking import Rows, copied
 from lastbit.audit.tensor_values import as_integers, codes_of_tensor, format_of_tensor
 from lastbit.audit.tree_words import in_words
@@ -138,8 +139,7 @@ def revealed(
         if operator.late:
             why = f"the order was not revealed within {seconds:.3g} s, in {operator.calls:,} calls"
             raise NotRevealedError(why) from None
-        line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise NotRevealedError(f"the order was not revealed: {line}") from None
+        raise NotRevealedError(f"the order was not revealed: {line_of(error)}") from None
     return Revealed(order, of)
 
 

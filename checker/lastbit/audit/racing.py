@@ -15,6 +15,7 @@ from lastbit.audit.case import Case
 from lastbit.audit.contraction import Contraction, contraction_of
 from lastbit.audit.guessing import guesses
 from lastbit.audit.probing import Prepared
+from lastbit.audit.refusals import REFUSALS
 from lastbit.audit.taking import Rows
 from lastbit.audit.tensor_values import as_integers, format_of_tensor
 
@@ -81,7 +82,7 @@ def sums_race(case: Case, rows: Rows | None, runs: int) -> bool:
     end = time.monotonic() + SECONDS
     try:
         return any(_races(case, rows, *form, runs, end) for form in _forms(case, rows))
-    except (RuntimeError, ValueError, TypeError, IndexError):  # of an operator that takes no probes
+    except REFUSALS:  # of an operator that takes no probes
         return False
 
 

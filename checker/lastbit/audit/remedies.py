@@ -15,6 +15,7 @@ from lastbit.audit.bits import Different
 from lastbit.audit.candidates import Candidate, NotApplicableError, candidates
 from lastbit.audit.case import Case
 from lastbit.audit.records import Remedy, Thresholds
+from lastbit.audit.refusals import told
 from lastbit.audit.threads import with_threads
 
 REPEATS: Final = 20
@@ -91,9 +92,7 @@ def _tried(
     except NotApplicableError:
         return None
     except Exception as error:  # of libraries and compilers
-        line = next(iter(str(error).strip().splitlines()), "")
-        text = f"{candidate.text}: it raises {type(error).__name__}: {line[:100]}".rstrip(": ")
-        return Remedy(candidate.name, text, False, None)
+        return Remedy(candidate.name, f"{candidate.text}: it raises {told(error)}", False, None)
     if divided is not None:
         if {*kinds} == {"threads"}:
             broken = divided

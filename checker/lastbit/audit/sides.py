@@ -14,6 +14,7 @@ from lastbit.audit.guessing import guesses
 from lastbit.audit.inferring import Schedules, inferred, machine_of_device
 from lastbit.audit.probing import NotRevealedError, Revealed, is_power_of_two, revealed, sums_alike
 from lastbit.audit.records import Cause
+from lastbit.audit.refusals import told
 from lastbit.audit.row_results import Places
 from lastbit.audit.taking import Rows
 from lastbit.audit.tensor_values import format_of_tensor
@@ -92,8 +93,7 @@ class Sides:
         try:
             return self._by_schedules() or self._by_orders()
         except RuntimeError as error:  # of torch: no memory, say
-            line = next(iter(str(error).strip().splitlines()), "")
-            self.reasons.append(f"the search raised {type(error).__name__}: {line[:100]}")
+            self.reasons.append(f"the search raised {told(error)}")
             return None
 
     def _forms(self) -> Iterator[tuple[Contraction, Contraction]]:

@@ -13,6 +13,7 @@ from typing import Any
 from lastbit.audit.bits import Different, distance, greatest, same
 from lastbit.audit.case import Case
 from lastbit.audit.records import Distance, Thresholds, Trial
+from lastbit.audit.refusals import REFUSALS, told
 from lastbit.audit.thresholds import sizes_to_scan, thresholds
 
 _Trial = Callable[[Case, Sequence[Any], "Asked", "Clock", "Tried"], None]
@@ -125,12 +126,8 @@ def _attempt(
     """Run a trial; where the operator refuses, that is a gap with its reason."""
     try:
         trial(case, whole, asked, clock, found)
-    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-        line = next(iter(str(error).strip().splitlines()), "")
-        if isinstance(error, MemoryError) or "out of memory" in line:
-            line = "out of memory"
-        name = type(error).__name__
-        found.gaps.append(f"{RAISED}: it raised {name}: {line[:160]}".rstrip(": "))
+    except REFUSALS as error:
+        found.gaps.append(f"{RAISED}: it raised {told(error)}")
 
 
 def _repeats(case: Case, whole: Sequence[Any], repeats: int, clock: Clock, found: Tried) -> Trial:

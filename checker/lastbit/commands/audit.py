@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastbit.cli import wants_color
+from lastbit.commands.shared import output_options
 from lastbit.errors import InputError, Problem
 from lastbit.files import require_folder, write_atomically
 
@@ -69,19 +70,6 @@ def _codes(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tup
             message = f"{code!r} is no code of an audit; codes: {', '.join(CODES)}."
             raise click.BadParameter(message)
     return given
-
-
-def read_outputs(
-    _: click.Context, __: click.Parameter, given: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    """Return format and path of each report that goes to a file."""
-    pairs = []
-    for text in given:
-        name, _equals, path = text.partition("=")
-        if name not in FORMATS or not path:
-            raise click.BadParameter(f"{text!r} is no FORMAT=PATH; formats: {', '.join(FORMATS)}.")
-        pairs.append((name, path))
-    return tuple(pairs)
 
 
 @click.command("audit", help=HELP, short_help="Say which operator breaks which promise.")
@@ -144,15 +132,7 @@ def read_outputs(
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--select", metavar="CODE", multiple=True, callback=_codes, help="Keep these alone.")
 @click.option("--ignore", metavar="CODE", multiple=True, callback=_codes, help="Drop these.")
-@click.option("--format", "shown", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option(
-    "--output",
-    "outputs",
-    metavar="FORMAT=PATH",
-    multiple=True,
-    callback=read_outputs,
-    help="Write a report to a file as well; repeatable. {shard} in a path becomes 2-of-8.",
-)
+@output_options(FORMATS, " {shard} in a path becomes 2-of-8.")
 @click.option("-q", "--quiet", is_flag=True, help="Text: the last line only. No progress.")
 def command(
     target: str,

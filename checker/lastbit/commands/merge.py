@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from lastbit.commands.audit import FORMATS, give, read_outputs
+from lastbit.commands.audit import FORMATS, give
+from lastbit.commands.shared import output_options
 
 HELP = """Join the results of an audit that was spread over processes or machines.
 
@@ -23,15 +24,7 @@ refused.
 
 @click.command("merge", help=HELP, short_help="Join the results of an audit's shards.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True)
-@click.option("--format", "shown", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option(
-    "--output",
-    "outputs",
-    metavar="FORMAT=PATH",
-    multiple=True,
-    callback=read_outputs,
-    help="Write a report to a file as well; repeatable.",
-)
+@output_options(FORMATS)
 @click.option("-q", "--quiet", is_flag=True, help="Text: the last line only.")
 def command(
     results: tuple[str, ...], shown: str, outputs: tuple[tuple[str, str], ...], quiet: bool

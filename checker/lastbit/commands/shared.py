@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
@@ -23,15 +23,18 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Outputs = tuple[tuple[str, str], ...]
 
 
-def _outputs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Outputs:
-    pairs = []
-    for text in given:
-        name, _equals, path = text.partition("=")
-        if name not in FORMATS or not path:
-            allowed = ", ".join(FORMATS)
-            raise click.BadParameter(f"{text!r} is no FORMAT=PATH; formats: {allowed}.")
-        pairs.append((name, path))
-    return tuple(pairs)
+def _outputs(formats: Sequence[str]) -> Callable[..., Outputs]:
+    def read(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Outputs:
+        pairs = []
+        for text in given:
+            name, _equals, path = text.partition("=")
+            if name not in formats or not path:
+                allowed = ", ".join(formats)
+                raise click.BadParameter(f"{text!r} is no FORMAT=PATH; formats: {allowed}.")
+            pairs.append((name, path))
+        return tuple(pairs)
+
+    return read
 
 
 def _date(_: click.Context, __: click.Parameter, given: str | None) -> date:
@@ -73,20 +76,30 @@ def read_ulps(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> 
     return found
 
 
-def report_options(command: Command) -> Command:
-    """Add the options `--format` and `--output`."""
+def output_options(formats: Sequence[str], more: str = "") -> Callable[[Command], Command]:
+    """Return what adds the options `--format` and `--output`.
+
+    Args:
+        formats: that there are.
+        more: a further sentence about paths.
+    """
     shown = click.option(
-        "--format", "shown", type=click.Choice(FORMATS), default="text", show_default=True
+        "--format", "shown", type=click.Choice(formats), default="text", show_default=True
     )
     outputs = click.option(
         "--output",
         "outputs",
         metavar="FORMAT=PATH",
         multiple=True,
-        callback=_outputs,
-        help="Write a report to a file as well; repeatable.",
+        callback=_outputs(formats),
+        help=f"Write a report to a file as well; repeatable.{more}",
     )
-    return shown(outputs(command))
+    return lambda command: shown(outputs(command))
+
+
+def report_options(command: Command) -> Command:
+    """Add the options `--format` and `--output` for every format of a result."""
+    return output_options(FORMATS)(command)
 
 
 def draw_options(today: str) -> Callable[[Command], Command]:

@@ -1,13 +1,11 @@
 """Tensors in files, read block by block: `.npy`, `.npz`, `.safetensors`, raw bytes, `.pt`.
 
-safetensors: 8 bytes with the length of the header, the header as JSON (for each tensor its type,
-shape and where its bytes lie), then the bytes, little-endian and row by row. The header of `.npy`
-is that of NEP 1; `.npz` is a zip of such files. A `.pt` file is read by torch, weights only.
+The header of `.npy` is that of NEP 1; `.npz` is a zip of such files. A `.pt` file is read by torch,
+weights only.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import pickle
@@ -24,16 +22,9 @@ from typing import IO, Any, Final, Protocol, cast
 import numpy as np
 
 from lastbit.comparing.elements import ELEMENTS, Codes, Element
-from lastbit.errors import InputError, Place, Problem, did_you_mean
+from lastbit.errors import InputError, Place, Problem
+from lastbit.safetensors_header import read_header
 
-MOST_HEADER: Final = 1 << 26  # bytes
-SAFETENSORS: Final = {
-    "F64": "f64", "F32": "f32", "F16": "f16", "BF16": "bf16",
-    "F8_E4M3": "e4m3fn", "F8_E5M2": "e5m2", "F8_E8M0": "e8m0",
-    "F8_E4M3FNUZ": "e4m3fnuz", "F8_E5M2FNUZ": "e5m2fnuz",
-    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
-    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
-}  # fmt: skip
 SUFFIXES: Final = (".npy", ".npz", ".safetensors", ".pt", ".pth")
 
 
@@ -170,11 +161,16 @@ def _opened_at(path: str, offset: int) -> Source:
 
 def _npy(path: str) -> Tensor:
     with Path(path).open("rb") as stream:
-        return replace(_npy_header(stream, ""), opened=partial(_opened_at, path, stream.tell()))
+        element, shape, swapped = _npy_header(stream)
+        return Tensor("", element, shape, partial(_opened_at, path, stream.tell()), swapped)
 
 
-def _npy_header(stream: IO[bytes], name: str) -> Tensor:
-    """Read the header of `.npy`; the stream stands behind it, and is not what the tensor opens."""
+def _npy_header(stream: IO[bytes]) -> tuple[Element, tuple[int, ...], bool]:
+    """Read the header of `.npy`, behind which the stream then stands.
+
+    Returns:
+        the type of the elements, the sizes, and whether the bytes are in big-endian order.
+    """
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
         shape, by_columns, kind = np.lib.format.read_array_header_1_0(stream)
@@ -184,11 +180,7 @@ def _npy_header(stream: IO[bytes], name: str) -> Tensor:
         raise ValueError("its elements lie column by column; save it with numpy.ascontiguousarray")
     element, shape = _numpy_element(kind, shape)
     swapped = kind.byteorder == ">" or (kind.byteorder == "=" and sys.byteorder == "big")
-    return Tensor(name, element, shape, _unopened, swapped)
-
-
-def _unopened() -> Source:
-    raise NotImplementedError("a header alone has no elements")
+    return element, shape, swapped
 
 
 def _numpy_element(kind: np.dtype[Any], shape: tuple[int, ...]) -> tuple[Element, tuple[int, ...]]:
@@ -215,9 +207,10 @@ def _member(archive: zipfile.ZipFile, path: str, entry: zipfile.ZipInfo) -> Tens
     if entry.flag_bits & 1:
         raise ValueError(f"{name!r} is encrypted")
     with archive.open(entry) as stream:
-        tensor = _npy_header(stream, name)
+        element, shape, swapped = _npy_header(stream)
         start = stream.tell()
-    return replace(tensor, opened=partial(_opened_member, path, entry.filename, start))
+    opened = partial(_opened_member, path, entry.filename, start)
+    return Tensor(name, element, shape, opened, swapped)
 
 
 def _opened_member(path: str, name: str, start: int) -> Source:
@@ -229,42 +222,12 @@ def _opened_member(path: str, name: str, start: int) -> Source:
 
 
 def _safetensors(path: str) -> list[Tensor]:
-    whole = os.path.getsize(path)
-    with Path(path).open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > MOST_HEADER:
-            raise ValueError(f"its header has {length} bytes")
-        text = stream.read(length)
-    if len(text) < length or whole < 8:
-        raise ValueError(f"its header is cut off, after {len(text)} of {length} bytes")
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError("its header is no JSON") from None
-    if not isinstance(header, dict):
-        raise ValueError("its header is no object")
-    header.pop("__metadata__", None)
-    begin = 8 + length
-    return [_entry(path, name, entry, begin, whole - begin) for name, entry in header.items()]
-
-
-def _entry(path: str, name: str, entry: Any, begin: int, content: int) -> Tensor:
-    match entry:
-        case {"dtype": str(kind), "shape": [*sizes], "data_offsets": [int(start), int(end)]} if all(
-            type(size) is int and size >= 0 for size in sizes
-        ):
-            pass
-        case _:
-            raise ValueError(f"the entry of {name!r} has another form")
-    if kind not in SAFETENSORS:
-        remedy = did_you_mean(kind, SAFETENSORS)
-        raise ValueError(f"the elements of {name!r} are {kind}, unknown here. {remedy}")
-    element = ELEMENTS[SAFETENSORS[kind]]
-    if not 0 <= start <= end or math.prod(sizes) * element.bytes != end - start:
-        raise ValueError(f"{name!r} has bytes {start} to {end}, which is not {kind}{sizes}")
-    if end > content:
-        raise ValueError(f"{name!r} is cut off: it ends at byte {end} of {content}")
-    return Tensor(name, element, tuple(sizes), partial(_opened_at, path, begin + start))
+    return [
+        Tensor(
+            name, ELEMENTS[entry.element()], entry.shape, partial(_opened_at, path, entry.offset)
+        )
+        for name, entry in read_header(path).items()
+    ]
 
 
 def _torch(path: str) -> list[Tensor]:

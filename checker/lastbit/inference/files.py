@@ -6,14 +6,13 @@ Formats that numpy lacks are kept as their codes: bfloat16 as unsigned integers 
 from __future__ import annotations
 
 import io
-import json
 import math
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from zipfile import BadZipFile
 
 import numpy as np
@@ -24,24 +23,10 @@ from lastbit.files import require_folder, write_bytes_atomically
 from lastbit.formats import FORMATS, Format
 from lastbit.inference.arrays import NATIVE, NUMPY, codes_of, numpy_type
 from lastbit.round_array import Codes, code_type
+from lastbit.safetensors_header import Entry, read_header
 
 Found = Mapping[str, tuple[NDArray[Any], Format | None]]
 
-SAFETENSORS: Final = {
-    "F64": "f64",
-    "F32": "f32",
-    "F16": "f16",
-    "BF16": "bf16",
-    "F8_E4M3": "e4m3fn",
-    "F8_E5M2": "e5m2",
-    "I8": "int8",
-    "U8": "uint8",
-    "I16": "int16",
-    "U16": "uint16",
-    "I32": "int32",
-    "U32": "uint32",
-}
-MOST_HEADER: Final = 1 << 26
 NPY: Final = b"\x93NUMPY"  # how the files begin
 ZIP: Final = b"PK\x03\x04"
 EMPTY_ZIP: Final = b"PK\x05\x06"
@@ -123,46 +108,19 @@ def _checked(name: str, array: Any) -> NDArray[Any]:
 
 
 def _safetensors(path: Path) -> Found:
+    entries = read_header(path)
     with path.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > MOST_HEADER:
-            raise ValueError(f"its header has {length} bytes")
-        text = stream.read(length)
-        if len(text) < length:
-            raise ValueError(f"its header is cut off, after {len(text)} of {length} bytes")
-        try:
-            header = json.loads(text)
-        except (ValueError, RecursionError):
-            raise ValueError("its header is no JSON") from None
-        content = stream.read()
-    if not isinstance(header, dict):
-        raise ValueError("its header is no object")
-    return {
-        name: _tensor(name, entry, content)
-        for name, entry in header.items()
-        if name != "__metadata__"
-    }
+        return {name: _tensor(stream, entry) for name, entry in entries.items()}
 
 
-def _tensor(name: str, entry: Any, content: bytes) -> tuple[NDArray[Any], Format | None]:
-    try:
-        kind = SAFETENSORS[entry["dtype"]]
-        start, end = entry["data_offsets"]
-        shape = tuple(int(size) for size in entry["shape"])
-        part = content[start:end]
-        whole = len(part) == end - start and min(shape, default=1) >= 0
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"the entry of {name!r} has another form, or a type unknown here") from (
-            None
-        )
-    if not whole:
-        raise ValueError(f"{name!r} is cut off: it ends at byte {end} of {len(content)}")
+def _tensor(stream: BinaryIO, entry: Entry) -> tuple[NDArray[Any], Format | None]:
+    kind = entry.element()
     fmt = FORMATS.get(kind)
-    codes = fmt is not None and NUMPY[kind] not in NATIVE
-    element = code_type(fmt) if fmt and codes else numpy_type(fmt) if fmt else np.dtype(kind)
-    if math.prod(shape) * element.itemsize != len(part):
-        raise ValueError(f"{name!r} has {len(part)} bytes, which is not {kind}{list(shape)}")
-    return np.frombuffer(part, element).reshape(shape), fmt if codes else None
+    codes = fmt is not None and NUMPY.get(kind, NATIVE[0]) not in NATIVE
+    element = code_type(fmt) if fmt and codes else np.dtype(NUMPY.get(kind, kind))
+    stream.seek(entry.offset)
+    content = stream.read(entry.end - entry.start)
+    return np.frombuffer(content, element).reshape(entry.shape), fmt if codes else None
 
 
 def tensor_in(

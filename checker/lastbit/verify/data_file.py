@@ -1,16 +1,9 @@
-"""Values of an input from a file: numpy's `.npy`, or safetensors.
-
-safetensors: 8 bytes with the length of the header, the header as JSON (for each tensor its dtype,
-its shape and where its bytes lie), then the bytes, little-endian and row by row.
-"""
+"""Values of an input from a file: numpy's `.npy`, or safetensors."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -21,10 +14,12 @@ from lastbit.interpret.intervals import Floats
 from lastbit.plan_model import DataFile
 from lastbit.round_array import decode_array, round_array
 from lastbit.rounding import Rounding
+from lastbit.safetensors_header import read_header
 
-PLAIN: Final = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I32": "<i4", "I8": "<i1", "U8": "<u1"}
-CODED: Final = {"BF16": "bf16", "F8_E4M3": "e4m3fn", "F8_E5M2": "e5m2"}
-MOST_HEADER: Final = 1 << 26
+PLAIN: Final = {
+    "f64": "<f8", "f32": "<f4", "f16": "<f2", "int32": "<i4", "int8": "<i1", "uint8": "<u1",
+}  # fmt: skip
+CODED: Final = ("bf16", "e4m3fn", "e5m2")
 
 
 class DrawError(LastbitError):
@@ -65,37 +60,19 @@ def _npy(path: Path) -> Floats:
 
 
 def _safetensors(spec: DataFile, name: str) -> Floats:
+    entries = read_header(spec.path)
+    if name not in entries:
+        raise DrawError(f"{spec} has no tensor {name!r}. {did_you_mean(name, entries)}")
+    entry = entries[name]
+    kind = entry.element()
     with spec.path.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > MOST_HEADER:
-            raise ValueError(f"its header has {length} bytes")
-        header = json.loads(stream.read(length))
-        if not isinstance(header, dict):
-            raise ValueError("its header is no object")
-        tensors = {key: value for key, value in header.items() if key != "__metadata__"}
-        if name not in tensors:
-            raise DrawError(f"{spec} has no tensor {name!r}. {did_you_mean(name, tensors)}")
-        dtype, shape, start, end = _entry(tensors[name])
-        stream.seek(8 + length + start)
-        content = stream.read(end - start)
-    if dtype in PLAIN:
-        found = np.frombuffer(content, PLAIN[dtype]).astype(np.float64)
-    elif dtype in CODED:
-        fmt = format_of(CODED[dtype])
-        codes = np.frombuffer(content, f"<u{fmt.bits // 8}")
-        found = decode_array(codes, fmt)
+        stream.seek(entry.offset)
+        content = stream.read(entry.end - entry.start)
+    if kind in PLAIN:
+        found = np.frombuffer(content, PLAIN[kind]).astype(np.float64)
+    elif kind in CODED:
+        fmt = format_of(kind)
+        found = decode_array(np.frombuffer(content, f"<u{fmt.bits // 8}"), fmt)
     else:
-        raise ValueError(f"its elements are {dtype}. {did_you_mean(dtype, [*PLAIN, *CODED])}")
-    if found.size != math.prod(shape):
-        raise ValueError(f"{name!r} has {found.size} elements for {list(shape)}")
-    return np.asarray(found.reshape(shape))
-
-
-def _entry(entry: Any) -> tuple[str, tuple[int, ...], int, int]:
-    match entry:
-        case Mapping() if {"dtype", "shape", "data_offsets"} <= entry.keys():
-            start, end = (int(offset) for offset in entry["data_offsets"])
-            shape = tuple(int(size) for size in entry["shape"])
-            if 0 <= start <= end and min(shape, default=0) >= 0:
-                return str(entry["dtype"]), shape, start, end
-    raise ValueError("an entry of its header has another form")
+        raise ValueError(f"its elements are {entry.type}. {did_you_mean(kind, [*PLAIN, *CODED])}")
+    return np.asarray(found.reshape(entry.shape))

@@ -74,6 +74,13 @@ def _bound(end: Sized | None, size: str, default: str) -> str:
     return size if end >= sys.maxsize else str(end)
 
 
+def _ends(x: Value, dim: int, start: Sized | None, end: Sized | None) -> tuple[int, str, str, str]:
+    """Return the axis of a slice, its size, and the two ends."""
+    axis = x.axis(dim)
+    size = x.dims[axis]
+    return axis, size, _bound(start, size, "0"), _bound(end, size, size)
+
+
 def cut(
     step: Step,
     x: Value,
@@ -83,9 +90,7 @@ def cut(
     step_: int = 1,
 ) -> None:
     """State a slice along one axis."""
-    axis = x.axis(dim)
-    size = x.dims[axis]
-    low, high = _bound(start, size, "0"), _bound(end, size, size)
+    axis, size, low, high = _ends(x, dim, start, end)
     step.give(x.name if (low, high, step_) == ("0", size, 1) else sliced(x, axis, low, high, step_))
 
 
@@ -99,9 +104,7 @@ def slice_scatter(
     step_: int = 1,
 ) -> None:
     """State x with other values in place of a slice along one axis."""
-    axis = x.axis(dim)
-    size = x.dims[axis]
-    low, high = _bound(start, size, "0"), _bound(end, size, size)
+    axis, size, low, high = _ends(x, dim, start, end)
     if step_ != 1:
         raise NotCoveredError(f"the slice takes one element of {step_}")
     parts = [_as(src, step.out.dtype)]

@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from lastbit.errors import LastbitError
 from lastbit.expression import parse_expression
-from lastbit.formats import Format, as_exact, format_of
+from lastbit.formats import Format, format_of
 from lastbit.importers.imported import Imported, stored
 from lastbit.importers.inductor.reading import Reading
 from lastbit.importers.onnx.observing import made_of_sizes
@@ -26,8 +25,7 @@ from lastbit.interpret.policy import Policy
 from lastbit.rounding import Rounding
 from lastbit.statement import Statement
 from lastbit.text import Program
-from lastbit.ulp_array import ulp_distance_array
-from lastbit.ulps import ulp
+from lastbit.ulp_array import gap
 
 Array = NDArray[Any]
 
@@ -152,13 +150,8 @@ def _compared(name: str, a: Array, b: Array, fmt: Format, functions: tuple[str, 
         raise LastbitError(
             f"`{name}` has the shape {list(a.shape)}, and {list(b.shape)} in the run."
         )
-    found = ulp_distance_array(a, b, fmt)
-    differing = int((found.kinds != 0).sum())
-    finite = np.isfinite(a) & np.isfinite(b)
-    largest = float(np.abs(b[finite]).max(initial=0.0))
-    unit = float(ulp(as_exact(largest), fmt))
-    scaled = float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / unit
-    return Held(name, fmt.short, int(a.size), differing, scaled, functions)
+    found = gap(a, b, fmt)
+    return Held(name, fmt.short, int(a.size), found.differing, found.scaled, functions)
 
 
 def _without_sum(expr: str, name: str) -> str:

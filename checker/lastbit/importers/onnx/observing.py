@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lastbit.errors import LastbitError
-from lastbit.formats import Format, as_exact, format_of
+from lastbit.formats import Format, format_of
 from lastbit.graph import native_rounding
 from lastbit.importers.imported import Imported
 from lastbit.importers.onnx.model import Model
@@ -27,8 +27,7 @@ from lastbit.interpret.array import ArrayDomain, values_of
 from lastbit.interpret.evaluate import results
 from lastbit.interpret.policy import Policy
 from lastbit.text import Program
-from lastbit.ulp_array import ulp_distance_array
-from lastbit.ulps import ulp
+from lastbit.ulp_array import gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +237,5 @@ def _widest(fmt: Format, runs: Sequence[Array]) -> Format:
 def _distance(a: Array, b: Array, fmt: Format) -> Distance:
     if a.shape != b.shape:
         raise LastbitError(f"the shapes {list(a.shape)} and {list(b.shape)} differ.")
-    found = ulp_distance_array(a, b, fmt)
-    differing = int((found.kinds != 0).sum())
-    finite = np.isfinite(a) & np.isfinite(b)
-    largest = float(np.abs(b[finite]).max(initial=0.0))
-    unit = float(ulp(as_exact(largest), fmt))
-    scaled = float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / unit
-    return Distance(differing, int(a.size), int(found.ulps.max(initial=0)), scaled)
+    found = gap(a, b, fmt)
+    return Distance(found.differing, int(a.size), found.ulps, found.scaled)

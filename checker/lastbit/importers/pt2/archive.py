@@ -61,7 +61,7 @@ def opened(path: str) -> Iterator[zipfile.ZipFile]:
         raise ImportedFileError(
             path, f"this is no sound zip archive: {error}", "Write it with torch.export.save."
         ) from None
-    except (NotImplementedError, RuntimeError) as error:
+    except RuntimeError as error:  # encrypted, or compressed in a way that Python lacks
         raise ImportedFileError(
             path, f"the archive cannot be unpacked: {error}", "Write it with torch.export.save."
         ) from None
