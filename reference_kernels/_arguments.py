@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
-FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+NARROW = (torch.bfloat16, torch.float16)
+FLOATS = (torch.float32, *NARROW)
 
 
-def is_float(*tensors: torch.Tensor) -> bool:
-    """Return whether all tensors are of one type that the kernels take."""
-    return tensors[0].dtype in FLOATS and all(x.dtype == tensors[0].dtype for x in tensors)
+def is_float(*tensors: torch.Tensor, kinds: tuple[torch.dtype, ...] = FLOATS) -> bool:
+    """Return whether all tensors are of one type, of those that a kernel takes."""
+    return tensors[0].dtype in kinds and all(x.dtype == tensors[0].dtype for x in tensors)
+
+
+def along_axis(
+    x: torch.Tensor, axis: int, of_rows: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """Return x with each of its lines along an axis replaced, given that of rows."""
+    moved = x.movedim(axis, -1)
+    rows = moved.reshape(-1, moved.shape[-1])
+    return of_rows(rows).reshape(moved.shape).movedim(-1, axis)
 
 
 def last_axes(x: torch.Tensor, axes: list[int] | int | None) -> tuple[list[int], list[int]]:
@@ -37,3 +49,41 @@ def reduced_shape(
         return shape
     _, reduced = last_axes(x, axes)
     return [1 if axis in reduced else size for axis, size in enumerate(x.shape)]
+
+
+def standing_for_reductions(
+    totals: Callable[[torch.Tensor], torch.Tensor], means: Callable[[torch.Tensor], torch.Tensor]
+) -> dict[str, Callable[..., torch.Tensor | None]]:
+    """Return what stands for aten.sum and aten.mean along axes, given those of rows."""
+
+    def along_axes(
+        of_rows: Callable[[torch.Tensor], torch.Tensor],
+    ) -> Callable[..., torch.Tensor | None]:
+        def reduction(
+            x: torch.Tensor,
+            axes: list[int] | None,
+            keepdim: bool = False,
+            *,
+            dtype: torch.dtype | None = None,
+        ) -> torch.Tensor | None:
+            if not is_float(x) or dtype not in (None, x.dtype):
+                return None
+            rows, shape = as_rows(x, axes)
+            return of_rows(rows).reshape(reduced_shape(x, axes, shape, keepdim))
+
+        return reduction
+
+    return {"aten.sum.dim_IntList": along_axes(totals), "aten.mean.dim": along_axes(means)}
+
+
+def standing_for_softmax(
+    of_rows: Callable[[torch.Tensor], torch.Tensor],
+) -> Callable[..., torch.Tensor | None]:
+    """Return what stands for aten._softmax or aten._log_softmax, given that of rows."""
+
+    def softmax(x: torch.Tensor, axis: int, half_to_float: bool = False) -> torch.Tensor | None:
+        if not is_float(x) or half_to_float or not x.dim() or not x.numel():
+            return None
+        return along_axis(x, axis, of_rows)
+
+    return softmax

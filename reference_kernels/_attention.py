@@ -13,6 +13,7 @@ from lastbit.reference_kernels._arguments import is_float
 from lastbit.reference_kernels._chain import chain
 from lastbit.reference_kernels._exponential import EXP
 from lastbit.reference_kernels._lanes import halves
+from lastbit.reference_kernels._pieces import pieces
 
 BLOCK = 64  # of keys, where torch's operator is stood for
 
@@ -129,14 +130,9 @@ def online_text(case: Case, schedule: str = "seq", fused: bool = False) -> str:
     return "\n".join([*lines, f"z: f32 = c_{count} / l_{count}", f"y: {case.format} = z"])
 
 
-def parts(n: int, rows: int, by_rows: bool) -> int:
-    """Return the number of parts."""
-    return max(1, 4 * n // max(rows, 1)) if by_rows else n
-
-
 def split_text(case: Case, schedule: str = "seq", fused: bool = False) -> str:
     """Return the program of attention in parts that are merged."""
-    count = parts(case["n"], case["M"], case["by_rows"])
+    count = pieces(case["n"], case["M"], case["by_rows"])
     size = case["T"] // count
     between = "real" if fused else "f32"
     lines, ends = inputs_text(case), []

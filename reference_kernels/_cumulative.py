@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from lastbit.kernels import Case
-from lastbit.reference_kernels._arguments import is_float
+from lastbit.reference_kernels._arguments import along_axis, is_float
 
 BLOCK = 1024  # whatever the length: a prefix does not depend on what follows it
 
@@ -36,8 +36,6 @@ def standing_for_cumsum(
     ) -> torch.Tensor | None:
         if not is_float(x) or dtype not in (None, x.dtype) or not x.dim() or not x.numel():
             return None
-        moved = x.movedim(axis, -1)
-        rows = moved.reshape(-1, moved.shape[-1])
-        return run(rows).reshape(moved.shape).movedim(-1, axis).contiguous()
+        return along_axis(x, axis, run).contiguous()
 
     return cumsum

@@ -37,3 +37,9 @@ def halves(acc: torch.Tensor) -> torch.Tensor:
     while acc.shape[1] > 1:
         acc = acc[:, 0::2] + acc[:, 1::2]
     return acc
+
+
+def check_blocks(k: int, block: int) -> None:
+    """Refuse blocks of a row that are not added by halves, or of which there is no whole number."""
+    if k % block or block & (block - 1):
+        raise ValueError(f"K is {k}, and block {block} is no power of 2 that divides it.")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import prod
+
 import torch
 
 from lastbit.kernels import Case
+from lastbit.reference_kernels._arguments import is_float
 from lastbit.reference_kernels._lanes import lanes_text
+from lastbit.reference_kernels._pieces import pieces, pieces_text
 
 EPSILON = float.fromhex("0x1p-20")
 
@@ -28,12 +33,7 @@ def normalised(x: torch.Tensor, w: torch.Tensor, total: torch.Tensor, eps: float
     return (x.float() * (1 / root) * w.float()).to(x.dtype)
 
 
-def segments(n: int, rows: int, by_rows: bool) -> int:
-    """Return the number of segments."""
-    return max(1, 4 * n // max(rows, 1)) if by_rows else n
-
-
-def norm_text(case: Case, schedule: str, fused: bool = False) -> str:
+def _norm_text(case: Case, schedule: str, fused: bool) -> str:
     """Return the program, given the schedule; fused: squares are added with one rounding."""
     fmt = case.format
     square = "real" if fused or fmt in ("bf16", "f16") else "f32"
@@ -52,9 +52,48 @@ def norm_text(case: Case, schedule: str, fused: bool = False) -> str:
     """
 
 
-def split_schedule(case: Case) -> str:
-    """Return the schedule of a sum in segments."""
-    count = segments(case["n"], case["M"], case["by_rows"])
-    number = f"max(1, {4 * case['n']} // M)" if case["by_rows"] else case["n"]
+def lanes_norm(case: Case, fused: bool = False) -> str:
+    """Return the program whose sum is in lanes; fused: squares are added with one rounding."""
+    return _norm_text(case, lanes_text(case["lanes"], case["K"]), fused)
+
+
+def split_norm(case: Case, fused: bool = False) -> str:
+    """Return the program whose sum is in segments; fused: squares are added with one rounding."""
+    count = pieces(case["n"], case["M"], case["by_rows"])
     inner = lanes_text(case["lanes"], case["K"] // count)
-    return f"split({number}, inner={inner}, outer=seq)"
+    return _norm_text(case, f"split({pieces_text(case)}, inner={inner}, outer=seq)", fused)
+
+
+def split_cases(m: int, k: int, lanes: int) -> tuple[Case, ...]:
+    """Return cases of sums in segments: of [M, K], and of few rows that the segments go by."""
+    kinds = (("f32", m, False), ("bf16", m, False), ("f32", 1, True), ("f32", 8, True))
+    return tuple(
+        Case(
+            {"M": rows, "K": k},
+            fmt,
+            {"n": 4, "lanes": lanes, "by_rows": by_rows, "eps": EPSILON},
+        )
+        for fmt, rows, by_rows in kinds
+    )
+
+
+def standing_for_rms_norm(
+    normalise: Callable[[torch.Tensor, torch.Tensor, float], tuple[torch.Tensor, torch.Tensor]],
+) -> dict[str, Callable[..., tuple[torch.Tensor, torch.Tensor] | None]]:
+    """Return what stands for aten._fused_rms_norm, given normalised rows and reciprocal roots."""
+
+    def fused_rms_norm(
+        x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, eps: float | None
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        if not is_float(x) or list(x.shape[x.dim() - len(shape) :]) != list(shape):
+            return None
+        if weight is not None and not is_float(x, weight):
+            return None
+        kept = [*x.shape[: x.dim() - len(shape)], *[1] * len(shape)]
+        count = prod(shape)
+        rows = x.reshape(-1, count)
+        w = rows.new_ones(count) if weight is None else weight.reshape(-1).contiguous()
+        y, inverse = normalise(rows, w, torch.finfo(torch.float32).eps if eps is None else eps)
+        return y.reshape(x.shape), inverse.reshape(kept)
+
+    return {"aten._fused_rms_norm.default": fused_rms_norm}

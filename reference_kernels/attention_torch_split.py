@@ -20,8 +20,9 @@ from __future__ import annotations
 import torch
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._attention import attend, parts, split_text
+from lastbit.reference_kernels._attention import attend, split_text
 from lastbit.reference_kernels._exponential import EXP
+from lastbit.reference_kernels._pieces import is_fixed, pieces, size_of
 
 
 def run(
@@ -34,10 +35,8 @@ def run(
     by_rows: bool = False,
 ) -> torch.Tensor:
     """Return the attention of q[M, D] over k[T, D] and v[T, D]; parts are equal."""
-    count, t = parts(n, q.shape[0], by_rows), k.shape[0]
-    if t % count:
-        raise ValueError(f"T is {t}, which {count} parts do not divide.")
-    size = t // count
+    count = pieces(n, q.shape[0], by_rows)
+    size = size_of("T", k.shape[0], count, "parts")
     states = [
         attend(q, keys, values, block)
         for keys, values in zip(k.split(size), v.split(size), strict=True)
@@ -63,6 +62,6 @@ KERNEL = Kernel(
         Case({"M": 2, "T": 256, "D": 16}, "bf16", {"n": 2, "block": 32, "by_rows": True}),
     ),
     device="any",
-    batch_invariant=lambda case: not case["by_rows"],
+    batch_invariant=is_fixed,
     functions={"exp": EXP},
 )

@@ -23,6 +23,7 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._arguments import NARROW
 from lastbit.reference_kernels._attention import BLOCK, is_attention, online_text, scale_of
 from lastbit.reference_kernels._attention_triton import ROWS, attend, check
 from lastbit.reference_kernels._triton import CHAINS, EXP, OPTIONS, log2
@@ -80,8 +81,7 @@ def attention(
     scale: float | None,
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return the attention of all heads and the log of its sums, where the kernel takes them."""
-    kinds = (torch.bfloat16, torch.float16)
-    if dropout_p or q.dtype not in kinds or not is_attention(q, k, v, causal):
+    if dropout_p or q.dtype not in NARROW or not is_attention(q, k, v, causal):
         return None
     if q.shape[3] < 16 or q.shape[3] & (q.shape[3] - 1):
         return None

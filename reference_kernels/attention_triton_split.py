@@ -22,8 +22,9 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._attention import parts, scale_of, split_text
+from lastbit.reference_kernels._attention import scale_of, split_text
 from lastbit.reference_kernels._attention_triton import ROWS, attend, check
+from lastbit.reference_kernels._pieces import is_fixed, pieces, size_of
 from lastbit.reference_kernels._triton import CHAINS, EXP, OPTIONS, exponential, log2
 
 
@@ -78,16 +79,15 @@ def run(
 ) -> torch.Tensor:
     """Return the attention of q[M, D] over k[T, D] and v[T, D]; parts are equal."""
     (m, d), t = q.shape, k.shape[0]
-    count = parts(n, m, by_rows)
-    if t % count:
-        raise ValueError(f"T is {t}, which {count} parts do not divide.")
+    count = pieces(n, m, by_rows)
+    size = size_of("T", t, count, "parts")
     check(d, block)
     tops = torch.empty((count, m), dtype=torch.float32, device=q.device)
     totals = torch.empty_like(tops)
     accs = torch.empty((count, m, d), dtype=torch.float32, device=q.device)
     blocks = triton.cdiv(m, ROWS)
     _attend_part[(blocks, count)](
-        q.contiguous(), k.contiguous(), v.contiguous(), tops, totals, accs, m, t // count,
+        q.contiguous(), k.contiguous(), v.contiguous(), tops, totals, accs, m, size,
         scale_of(d), tall=ROWS, block=block, log_block=log2(block), d=d, **OPTIONS,
     )  # fmt: skip
     y = torch.empty((m, d), dtype=q.dtype, device=q.device)
@@ -110,6 +110,6 @@ KERNEL = Kernel(
         Case({"M": 2, "T": 256, "D": 16}, "bf16", {"n": 2, "block": 32, "by_rows": True}),
     ),
     device="cuda",
-    batch_invariant=lambda case: not case["by_rows"],
+    batch_invariant=is_fixed,
     functions={"exp": EXP},
 )

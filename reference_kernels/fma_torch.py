@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import torch
 
-from lastbit.kernels import Case, Kernel
+from lastbit.kernels import Kernel
+from lastbit.reference_kernels._texts import BOTH, each, multiply_add
 
 
 def run(
@@ -35,22 +36,11 @@ def fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     return words.view(torch.float64).float()
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"""
-        a: f32[N]
-        b: f32[N]
-        c: f32[N]
-        p: {"real" if case["contracted"] else "f32"} = a * b
-        y: f32 = p + c
-    """
-
-
 KERNEL = Kernel(
     name="fma_torch",
     computes="a * b + c with one rounding, or with two",
     run=run,
-    program=program,
-    cases=tuple(Case({"N": 20_000}, "f32", {"contracted": yes}) for yes in (True, False)),
+    program=multiply_add,
+    cases=each({"N": 20_000}, "f32", "contracted", BOTH),
     device="any",
 )

@@ -11,7 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-from lastbit.kernels import Case, Kernel
+from lastbit.kernels import Kernel
+from lastbit.reference_kernels._texts import BOTH, each, multiply_add
 from lastbit.reference_kernels._triton import OPTIONS
 
 
@@ -35,22 +36,11 @@ def run(
     return y
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"""
-        a: f32[N]
-        b: f32[N]
-        c: f32[N]
-        p: {"real" if case["contracted"] else "f32"} = a * b
-        y: f32 = p + c
-    """
-
-
 KERNEL = Kernel(
     name="fma_triton",
     computes="a * b + c with one rounding, or with two",
     run=run,
-    program=program,
-    cases=tuple(Case({"N": 200_000}, "f32", {"contracted": yes}) for yes in (True, False)),
+    program=multiply_add,
+    cases=each({"N": 200_000}, "f32", "contracted", BOTH),
     device="cuda",
 )

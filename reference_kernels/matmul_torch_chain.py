@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._arguments import is_float
-from lastbit.reference_kernels._chain import OUTPUTS, chain
+from lastbit.reference_kernels._arguments import FLOATS
+from lastbit.reference_kernels._chain import OUTPUTS, chain, standing_for_products
 
 
 def run(a: torch.Tensor, b: torch.Tensor, *, out: str = "f32") -> torch.Tensor:
@@ -36,32 +36,12 @@ def program(case: Case) -> str:
     """
 
 
-def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return a @ b in the type of the operands."""
-    return chain(a, b).to(a.dtype)
-
-
-def mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
-    """Stand for aten.mm."""
-    return product(a, b) if is_float(a, b) else None
-
-
-def addmm(
-    bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1
-) -> torch.Tensor | None:
-    """Stand for aten.addmm: the bias is added to the binary32 sum, which is rounded then."""
-    if not is_float(a, b, bias) or (alpha, beta) != (1, 1):
-        return None
-    return (chain(a, b) + bias.float()).to(a.dtype)
-
-
-def bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
-    """Stand for aten.bmm."""
-    if not is_float(a, b):
-        return None
-    if not a.shape[0]:
-        return a.new_empty(0, a.shape[1], b.shape[2])
-    return torch.stack([product(x, y) for x, y in zip(a, b, strict=True)])
+def products(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return a[B, M, K] @ b[B, K, N] in their type; a bias is added to the binary32 sums."""
+    sums = torch.empty(*a.shape[:2], b.shape[2], dtype=torch.float32, device=a.device)
+    for i in range(len(a)):
+        sums[i] = chain(a[i], b[i])
+    return (sums if bias is None else sums + bias.float()).to(a.dtype)
 
 
 KERNEL = Kernel(
@@ -75,5 +55,5 @@ KERNEL = Kernel(
         Case({"M": 24, "K": 70, "N": 20}, "f32", {"out": "f32"}),
     ),
     device="any",
-    replaces={"aten.mm.default": mm, "aten.addmm.default": addmm, "aten.bmm.default": bmm},
+    replaces=standing_for_products(products, FLOATS),
 )

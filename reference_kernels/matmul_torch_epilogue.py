@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import torch
 
-from lastbit.kernels import Case, Kernel
+from lastbit.kernels import Kernel
 from lastbit.reference_kernels._chain import chain
+from lastbit.reference_kernels._texts import BOTH, biased_product, each
 
 
 def run(
@@ -24,26 +25,11 @@ def run(
     return (g + bias.float()).bfloat16()
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"""
-        a: bf16[M, K]
-        b: bf16[K, N]
-        bias: bf16[N]
-        g: {"bf16" if case["rounded"] else "f32"} = matmul(a, b) acc f32 seq
-        h: f32 = g + bias
-        y: bf16 = h
-    """
-
-
 KERNEL = Kernel(
     name="matmul_torch_epilogue",
     computes="a[M, K] @ b[K, N] + bias[N], with the product rounded to bf16 or not",
     run=run,
-    program=program,
-    cases=tuple(
-        Case({"M": 33, "K": 100, "N": 65}, "bf16", {"rounded": rounded})
-        for rounded in (True, False)
-    ),
+    program=biased_product,
+    cases=each({"M": 33, "K": 100, "N": 65}, "bf16", "rounded", BOTH),
     device="any",
 )

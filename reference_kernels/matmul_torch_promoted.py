@@ -14,8 +14,7 @@ import torch
 
 from lastbit.kernels import Case, Kernel
 from lastbit.reference_kernels._chain import chain
-
-BLOCK = 128
+from lastbit.reference_kernels._texts import BLOCK, promoted_product
 
 
 def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -26,17 +25,11 @@ def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return acc
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    fmt = case.format
-    return f"a: {fmt}[M, K]\nb: {fmt}[K, N]\nc: f32 = matmul(a, b) acc f32 promote({BLOCK}, f32)"
-
-
 KERNEL = Kernel(
     name="matmul_torch_promoted",
     computes="a[M, K] @ b[K, N] of FP8, promoted every 128 of K",
     run=run,
-    program=program,
+    program=promoted_product,
     cases=(
         Case({"M": 20, "K": 300, "N": 24}, "e4m3fn"),
         Case({"M": 20, "K": 256, "N": 24}, "e5m2"),

@@ -19,11 +19,8 @@ import torch
 
 from lastbit.kernels import Case, Kernel
 from lastbit.reference_kernels._chain import OUTPUTS, chain
-
-
-def pieces(n: int, rows: int, by_rows: bool) -> int:
-    """Return the number of pieces."""
-    return max(1, 4 * n // max(rows, 1)) if by_rows else n
+from lastbit.reference_kernels._pieces import is_fixed, pieces, pieces_text
+from lastbit.reference_kernels._texts import product
 
 
 def run(
@@ -47,12 +44,8 @@ def run(
 
 def program(case: Case) -> str:
     """Return what is executed."""
-    count = f"max(1, {4 * case['n']} // M)" if case["by_rows"] else case["n"]
-    return f"""
-        a: {case.format}[M, K]
-        b: {case.format}[K, N]
-        c: {case["out"]} = matmul(a, b) acc f32 split({count}, tile={case["tile"]})
-    """
+    schedule = f"split({pieces_text(case)}, tile={case['tile']})"
+    return product(case, schedule, case["out"])
 
 
 KERNEL = Kernel(
@@ -74,5 +67,5 @@ KERNEL = Kernel(
         ),
     ),
     device="any",
-    batch_invariant=lambda case: not case["by_rows"],
+    batch_invariant=is_fixed,
 )

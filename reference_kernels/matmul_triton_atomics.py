@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._texts import product
 from lastbit.reference_kernels._triton import CHAINS, OPTIONS
 
 TILE = 64
@@ -59,11 +60,7 @@ def program(case: Case) -> str:
     """Return what is executed."""
     inner = CHAINS[case.format]
     schedule = f"split({case['n']}, tile={TILE}, inner={inner}, outer=any_order)"
-    return f"""
-        a: {case.format}[M, K]
-        b: {case.format}[K, N]
-        c: f32 = matmul(a, b) acc f32 {schedule}
-    """
+    return product(case, schedule)
 
 
 KERNEL = Kernel(

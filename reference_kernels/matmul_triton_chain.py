@@ -18,7 +18,9 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._chain import OUTPUTS
+from lastbit.reference_kernels._arguments import NARROW
+from lastbit.reference_kernels._chain import OUTPUTS, standing_for_products
+from lastbit.reference_kernels._texts import product
 from lastbit.reference_kernels._triton import CHAINS, OPTIONS
 
 TILE = 64
@@ -80,36 +82,13 @@ def run(a: torch.Tensor, b: torch.Tensor, *, out: str = "f32") -> torch.Tensor:
 
 def program(case: Case) -> str:
     """Return what is executed."""
-    return f"""
-        a: {case.format}[M, K]
-        b: {case.format}[K, N]
-        c: {case["out"]} = matmul(a, b) acc f32 {CHAINS[case.format]}
-    """
+    return product(case, CHAINS[case.format], case["out"])
 
 
-def is_taken(*tensors: torch.Tensor) -> bool:
-    """Return whether the kernel takes operands: all of bf16, or of f16."""
-    kind = tensors[0].dtype
-    return kind in (torch.bfloat16, torch.float16) and all(x.dtype == kind for x in tensors)
-
-
-def mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
-    """Stand for aten.mm."""
-    return batched(a[None], b[None], a.dtype)[0] if is_taken(a, b) else None
-
-
-def addmm(
-    bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1
-) -> torch.Tensor | None:
-    """Stand for aten.addmm: the bias is added to the binary32 sum, which is rounded then."""
-    if not is_taken(a, b, bias) or (alpha, beta) != (1, 1):
-        return None
-    return batched(a[None], b[None], a.dtype, bias.expand(a.shape[0], b.shape[1]))[0]
-
-
-def bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
-    """Stand for aten.bmm."""
-    return batched(a, b, a.dtype) if is_taken(a, b) else None
+def products(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return a[B, M, K] @ b[B, K, N] in their type."""
+    bias = None if bias is None else bias.expand(a.shape[1], b.shape[2])
+    return batched(a, b, a.dtype, bias)
 
 
 KERNEL = Kernel(
@@ -126,5 +105,5 @@ KERNEL = Kernel(
         Case({"M": 1, "K": 1000, "N": 72}, "f16", {"out": "f16"}),
     ),
     device="cuda",
-    replaces={"aten.mm.default": mm, "aten.addmm.default": addmm, "aten.bmm.default": bmm},
+    replaces=standing_for_products(products, NARROW),
 )

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._texts import BOTH, biased_product, each
 from lastbit.reference_kernels._triton import CHAINS, OPTIONS
 
 TILE = 64
@@ -62,15 +63,7 @@ def run(
 
 def program(case: Case) -> str:
     """Return what is executed."""
-    between = "bf16" if case["rounded"] else "f32"
-    return f"""
-        a: bf16[M, K]
-        b: bf16[K, N]
-        bias: bf16[N]
-        g: {between} = matmul(a, b) acc f32 {CHAINS["bf16"]}
-        h: f32 = g + bias
-        y: bf16 = h
-    """
+    return biased_product(case, CHAINS["bf16"])
 
 
 KERNEL = Kernel(
@@ -78,9 +71,6 @@ KERNEL = Kernel(
     computes="a[M, K] @ b[K, N] + bias[N] by a matrix unit, the product rounded to bf16 or not",
     run=run,
     program=program,
-    cases=tuple(
-        Case({"M": 200, "K": 512, "N": 264}, "bf16", {"rounded": rounded})
-        for rounded in (True, False)
-    ),
+    cases=each({"M": 200, "K": 512, "N": 264}, "bf16", "rounded", BOTH),
     device="cuda",
 )

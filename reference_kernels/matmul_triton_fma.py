@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._chain import OUTPUTS
+from lastbit.reference_kernels._chain import OUTPUTS, standing_for_products
 from lastbit.reference_kernels._triton import OPTIONS
 
 ROWS, COLUMNS = 32, 64
@@ -65,24 +65,10 @@ def program(case: Case) -> str:
     return f"a: {fmt}[M, K]\nb: {fmt}[K, N]\nc: {case['out']} = matmul(a, b) acc f32 seq"
 
 
-def mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
-    """Stand for aten.mm of f32."""
-    return run(a, b) if a.dtype == b.dtype == torch.float32 else None
-
-
-def addmm(
-    bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1
-) -> torch.Tensor | None:
-    """Stand for aten.addmm of f32: the bias is added to the sum, which is rounded once more."""
-    if bias.dtype != torch.float32 or (alpha, beta) != (1, 1):
-        return None
-    product = mm(a, b)
-    return None if product is None else product + bias
-
-
-def bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
-    """Stand for aten.bmm of f32."""
-    return batched(a, b, a.dtype) if a.dtype == b.dtype == torch.float32 else None
+def products(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return a[B, M, K] @ b[B, K, N] of f32; a bias is added with a rounding of its own."""
+    c = batched(a, b, a.dtype)
+    return c if bias is None else c + bias
 
 
 KERNEL = Kernel(
@@ -95,5 +81,5 @@ KERNEL = Kernel(
         Case({"M": 64, "K": 200, "N": 128}, "bf16", {"out": "bf16"}),
     ),
     device="cuda",
-    replaces={"aten.mm.default": mm, "aten.addmm.default": addmm, "aten.bmm.default": bmm},
+    replaces=standing_for_products(products, (torch.float32,)),
 )

@@ -15,9 +15,10 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._texts import BLOCK, promoted_product
 from lastbit.reference_kernels._triton import CHAINS, OPTIONS
 
-TILE, BLOCK = 64, 128
+TILE = 64
 
 
 @triton.jit
@@ -56,9 +57,7 @@ def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def program(case: Case) -> str:
     """Return what is executed."""
-    fmt = case.format
-    schedule = f"promote({BLOCK}, f32, inner={CHAINS[fmt]})"
-    return f"a: {fmt}[M, K]\nb: {fmt}[K, N]\nc: f32 = matmul(a, b) acc f32 {schedule}"
+    return promoted_product(case, f", inner={CHAINS[case.format]}")
 
 
 KERNEL = Kernel(

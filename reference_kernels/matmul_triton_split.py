@@ -20,6 +20,8 @@ import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
 from lastbit.reference_kernels._chain import OUTPUTS
+from lastbit.reference_kernels._pieces import is_fixed, pieces, pieces_text
+from lastbit.reference_kernels._texts import product
 from lastbit.reference_kernels._triton import CHAINS, OPTIONS
 
 TILE = 64
@@ -59,18 +61,13 @@ def _add_pieces(part_ptr, c_ptr, outputs, pieces: tl.constexpr, block: tl.conste
     tl.store(c_ptr + at, acc.to(c_ptr.dtype.element_ty), mask=at < outputs)
 
 
-def pieces(n: int, rows: int, by_rows: bool) -> int:
-    """Return the number of pieces."""
-    return max(1, 64 * n // max(rows, 1)) if by_rows else n
-
-
 def run(
     a: torch.Tensor, b: torch.Tensor, *, n: int = 4, by_rows: bool = False, out: str = "f32"
 ) -> torch.Tensor:
     """Return a[M, K] @ b[K, N], both row by row."""
     (m, k), width = a.shape, b.shape[1]
     tiles = triton.cdiv(k, TILE)
-    size = triton.cdiv(tiles, pieces(n, m, by_rows)) * TILE
+    size = triton.cdiv(tiles, pieces(n, m, by_rows, TILE)) * TILE
     count = triton.cdiv(k, size)
     parts = torch.empty((count, m, width), dtype=torch.float32, device=a.device)
     grid = triton.cdiv(m, TILE), triton.cdiv(width, TILE), count
@@ -84,13 +81,9 @@ def run(
 
 def program(case: Case) -> str:
     """Return what is executed."""
-    count = f"max(1, {64 * case['n']} // M)" if case["by_rows"] else case["n"]
-    schedule = f"split({count}, tile={TILE}, inner={CHAINS[case.format]}, outer=seq)"
-    return f"""
-        a: {case.format}[M, K]
-        b: {case.format}[K, N]
-        c: {case["out"]} = matmul(a, b) acc f32 {schedule}
-    """
+    inner = CHAINS[case.format]
+    schedule = f"split({pieces_text(case, TILE)}, tile={TILE}, inner={inner}, outer=seq)"
+    return product(case, schedule, case["out"])
 
 
 KERNEL = Kernel(
@@ -105,5 +98,5 @@ KERNEL = Kernel(
         Case({"M": 64, "K": 1024, "N": 128}, "e4m3fn", {"n": 4, "by_rows": True, "out": "bf16"}),
     ),
     device="cuda",
-    batch_invariant=lambda case: not case["by_rows"],
+    batch_invariant=is_fixed,
 )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import torch
 
-from lastbit.kernels import Case, Kernel
+from lastbit.kernels import Kernel
+from lastbit.reference_kernels._texts import BLOCK, quantized, quantized_cases, scale_is_of_row
 
 LARGEST = 448.0
 FLOOR = float.fromhex("0x1p-20")
-BLOCK = 128
 
 
 def run(x: torch.Tensor, *, scope: str = "row") -> tuple[torch.Tensor, torch.Tensor]:
@@ -28,34 +28,12 @@ def run(x: torch.Tensor, *, scope: str = "row") -> tuple[torch.Tensor, torch.Ten
     return codes.reshape(m, k), scale.reshape(shape[:2])
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    shape = {
-        "tensor": "1, 1, M * K",
-        "row": "M, 1, K",
-        "block": f"M, K // {BLOCK}, {BLOCK}",
-    }[case["scope"]]
-    return f"""
-        x: {case.format}[M, K]
-        g: {case.format} = reshape(x, {shape})
-        s: f32 = maximum(amax(g, axis=2), '0x1p-20') / 448
-        d: f32 = g / s
-        c: e4m3fn = d saturate
-        q: e4m3fn = reshape(c, M, K)
-        t: f32 = reshape(s, {shape.rpartition(",")[0]})
-        return q, t
-    """
-
-
 KERNEL = Kernel(
     name="quantize_torch",
     computes="x[M, K] in e4m3fn, with a scale for the tensor, each row or each block of 128",
     run=run,
-    program=program,
-    cases=tuple(
-        Case({"M": 30, "K": 256}, fmt, {"scope": scope})
-        for fmt, scope in (("bf16", "row"), ("bf16", "block"), ("f32", "tensor"), ("f32", "block"))
-    ),
+    program=quantized,
+    cases=quantized_cases(30, 256),
     device="any",
-    batch_invariant=lambda case: case["scope"] != "tensor",
+    batch_invariant=scale_is_of_row,
 )

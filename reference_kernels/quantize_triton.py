@@ -13,10 +13,9 @@ import torch
 import triton
 import triton.language as tl
 
-from lastbit.kernels import Case, Kernel
+from lastbit.kernels import Kernel
+from lastbit.reference_kernels._texts import BLOCK, quantized, quantized_cases, scale_is_of_row
 from lastbit.reference_kernels._triton import OPTIONS
-
-BLOCK = 128
 
 
 @triton.jit
@@ -64,34 +63,12 @@ def run(x: torch.Tensor, *, scope: str = "row") -> tuple[torch.Tensor, torch.Ten
     return q, scales
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    shape = {
-        "tensor": "1, 1, M * K",
-        "row": "M, 1, K",
-        "block": f"M, K // {BLOCK}, {BLOCK}",
-    }[case["scope"]]
-    return f"""
-        x: {case.format}[M, K]
-        g: {case.format} = reshape(x, {shape})
-        s: f32 = maximum(amax(g, axis=2), '0x1p-20') / 448
-        d: f32 = g / s
-        c: e4m3fn = d saturate
-        q: e4m3fn = reshape(c, M, K)
-        t: f32 = reshape(s, {shape.rpartition(",")[0]})
-        return q, t
-    """
-
-
 KERNEL = Kernel(
     name="quantize_triton",
     computes="x[M, K] in e4m3fn, with a scale for the tensor, each row or each block of 128",
     run=run,
-    program=program,
-    cases=tuple(
-        Case({"M": 100, "K": 1024}, fmt, {"scope": scope})
-        for fmt, scope in (("bf16", "row"), ("bf16", "block"), ("f32", "tensor"), ("f32", "block"))
-    ),
+    program=quantized,
+    cases=quantized_cases(100, 1024),
     device="cuda",
-    batch_invariant=lambda case: case["scope"] != "tensor",
+    batch_invariant=scale_is_of_row,
 )

@@ -15,15 +15,10 @@ from __future__ import annotations
 
 import torch
 
-from lastbit.kernels import Case, Kernel
+from lastbit.kernels import Kernel
 from lastbit.reference_kernels._lanes import lane_sums
-from lastbit.reference_kernels._norms import (
-    EPSILON,
-    norm_text,
-    normalised,
-    segments,
-    split_schedule,
-)
+from lastbit.reference_kernels._norms import EPSILON, normalised, split_cases, split_norm
+from lastbit.reference_kernels._pieces import is_fixed, pieces, size_of
 
 
 def run(
@@ -37,38 +32,20 @@ def run(
 ) -> torch.Tensor:
     """Return x[M, K], normalised, times w[K]; the number of segments divides K."""
     m, k = x.shape
-    count = segments(n, m, by_rows)
-    if k % count:
-        raise ValueError(f"K is {k}, which {count} segments do not divide.")
+    count = pieces(n, m, by_rows)
+    size = size_of("K", k, count, "segments")
     total = torch.zeros(m, 1, dtype=torch.float32, device=x.device)
-    for segment in x.float().square().split(k // count, 1):
+    for segment in x.float().square().split(size, 1):
         total = total + lane_sums(segment, lanes)
     return normalised(x, w, total, eps)
-
-
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return norm_text(case, split_schedule(case))
 
 
 KERNEL = Kernel(
     name="rmsnorm_torch_split",
     computes="RMSNorm of the rows of x[M, K], the sum of squares in segments",
     run=run,
-    program=program,
-    cases=tuple(
-        Case(
-            {"M": m, "K": 1024},
-            fmt,
-            {"n": 4, "lanes": 64, "by_rows": by_rows, "eps": EPSILON},
-        )
-        for fmt, m, by_rows in (
-            ("f32", 20, False),
-            ("bf16", 20, False),
-            ("f32", 1, True),
-            ("f32", 8, True),
-        )
-    ),
+    program=split_norm,
+    cases=split_cases(20, 1024, 64),
     device="any",
-    batch_invariant=lambda case: not case["by_rows"],
+    batch_invariant=is_fixed,
 )

@@ -16,9 +16,8 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._arguments import is_float
-from lastbit.reference_kernels._lanes import lanes_of, lanes_text
-from lastbit.reference_kernels._norms import EPSILON, norm_text
+from lastbit.reference_kernels._lanes import lanes_of
+from lastbit.reference_kernels._norms import EPSILON, lanes_norm, standing_for_rms_norm
 from lastbit.reference_kernels._triton import OPTIONS, halves, log2
 
 LANES = 1024
@@ -82,26 +81,7 @@ def run(
 
 def program(case: Case) -> str:
     """Return what is executed."""
-    return norm_text(case, lanes_text(case["lanes"], case["K"]), fused=True)
-
-
-def fused_rms_norm(
-    x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, eps: float | None
-) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Stand for aten._fused_rms_norm: the normalised rows, and the reciprocal roots."""
-    if not is_float(x) or list(x.shape[x.dim() - len(shape) :]) != list(shape):
-        return None
-    if weight is not None and not is_float(x, weight):
-        return None
-    kept = [*x.shape[: x.dim() - len(shape)], *[1] * len(shape)]
-    count = 1
-    for size in shape:
-        count *= size
-    rows = x.reshape(-1, count)
-    w = rows.new_ones(count) if weight is None else weight.reshape(-1).contiguous()
-    eps = torch.finfo(torch.float32).eps if eps is None else eps
-    y, inverse = normalise(rows, w, LANES, eps)
-    return y.reshape(x.shape), inverse.reshape(kept)
+    return lanes_norm(case, fused=True)
 
 
 KERNEL = Kernel(
@@ -114,5 +94,5 @@ KERNEL = Kernel(
         Case({"M": 70, "K": 1000}, "f32", {"lanes": 256, "eps": EPSILON}),
     ),
     device="cuda",
-    replaces={"aten._fused_rms_norm.default": fused_rms_norm},
+    replaces=standing_for_rms_norm(lambda x, w, eps: normalise(x, w, LANES, eps)),
 )

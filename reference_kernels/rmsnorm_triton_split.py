@@ -19,7 +19,8 @@ import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
 from lastbit.reference_kernels._lanes import lanes_of
-from lastbit.reference_kernels._norms import EPSILON, norm_text, segments, split_schedule
+from lastbit.reference_kernels._norms import EPSILON, split_cases, split_norm
+from lastbit.reference_kernels._pieces import is_fixed, pieces, size_of
 from lastbit.reference_kernels._triton import OPTIONS, halves, log2
 
 
@@ -68,13 +69,12 @@ def run(
 ) -> torch.Tensor:
     """Return x[M, K], normalised, times w[K]; the number of segments divides K."""
     m, k = x.shape
-    count = segments(n, m, by_rows)
-    if k % count:
-        raise ValueError(f"K is {k}, which {count} segments do not divide.")
+    count = pieces(n, m, by_rows)
+    size = size_of("K", k, count, "segments")
     x = x.contiguous()
-    width = lanes_of(lanes, k // count)
+    width = lanes_of(lanes, size)
     parts = torch.empty((m, count), dtype=torch.float32, device=x.device)
-    _square[(m, count)](x, parts, k, k // count, lanes=width, log_lanes=log2(width), **OPTIONS)
+    _square[(m, count)](x, parts, k, size, lanes=width, log_lanes=log2(width), **OPTIONS)
     y = torch.empty_like(x)
     grid = m, triton.cdiv(k, 1024)
     _normalise[grid](x, w, y, parts, k, float(k), eps, count, block=1024, **OPTIONS)
@@ -83,7 +83,7 @@ def run(
 
 def program(case: Case) -> str:
     """Return what is executed."""
-    return norm_text(case, split_schedule(case), fused=True)
+    return split_norm(case, fused=True)
 
 
 KERNEL = Kernel(
@@ -91,19 +91,7 @@ KERNEL = Kernel(
     computes="RMSNorm of the rows of x[M, K], the sum of squares in segments",
     run=run,
     program=program,
-    cases=tuple(
-        Case(
-            {"M": m, "K": 4096},
-            fmt,
-            {"n": 4, "lanes": 256, "by_rows": by_rows, "eps": EPSILON},
-        )
-        for fmt, m, by_rows in (
-            ("f32", 100, False),
-            ("bf16", 100, False),
-            ("f32", 1, True),
-            ("f32", 8, True),
-        )
-    ),
+    cases=split_cases(100, 4096, 256),
     device="cuda",
-    batch_invariant=lambda case: not case["by_rows"],
+    batch_invariant=is_fixed,
 )

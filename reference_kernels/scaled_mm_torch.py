@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import torch
 
-from lastbit.kernels import Case, Kernel
+from lastbit.kernels import Kernel
 from lastbit.reference_kernels._chain import chain
-from lastbit.reference_kernels._texts import BLOCK, scaled_product
+from lastbit.reference_kernels._texts import BLOCK, each, scaled_product
 
 
 def run(
@@ -39,9 +39,7 @@ KERNEL = Kernel(
     computes="a[M, K] @ b[K, N] of FP8 with scales for rows and columns, or blocks of 128 of K",
     run=run,
     program=scaled_product,
-    cases=tuple(
-        Case({"M": 20, "K": 256, "N": 24}, "e4m3fn", {"scope": scope}) for scope in ("row", "block")
-    ),
+    cases=each({"M": 20, "K": 256, "N": 24}, "e4m3fn", "scope", ("row", "block")),
     device="any",
     positive=frozenset({"sa", "sb"}),
 )

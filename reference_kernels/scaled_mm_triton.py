@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._texts import BLOCK, scaled_product
+from lastbit.reference_kernels._texts import BLOCK, each, scaled_product
 from lastbit.reference_kernels._triton import CHAINS, OPTIONS
 
 TILE = 64
@@ -85,10 +85,7 @@ KERNEL = Kernel(
     computes="a[M, K] @ b[K, N] of FP8 with scales for rows and columns, or blocks of 128 of K",
     run=run,
     program=program,
-    cases=tuple(
-        Case({"M": 200, "K": 512, "N": 264}, "e4m3fn", {"scope": scope})
-        for scope in ("row", "block")
-    ),
+    cases=each({"M": 200, "K": 512, "N": 264}, "e4m3fn", "scope", ("row", "block")),
     device="cuda",
     positive=frozenset({"sa", "sb"}),
 )

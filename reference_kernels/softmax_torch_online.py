@@ -18,15 +18,14 @@ import torch
 
 from lastbit.kernels import Case, Kernel
 from lastbit.reference_kernels._exponential import EXP
-from lastbit.reference_kernels._lanes import halves
+from lastbit.reference_kernels._lanes import check_blocks, halves
 from lastbit.reference_kernels._texts import online_softmax
 
 
 def run(x: torch.Tensor, *, block: int = 64) -> torch.Tensor:
     """Return the softmax of the rows of x[M, K]; block is a power of 2 that divides K."""
     m, k = x.shape
-    if k % block or block & (block - 1):
-        raise ValueError(f"K is {k}, and block {block} is no power of 2 that divides it.")
+    check_blocks(k, block)
     wide = x.float()
     top = torch.full((m, 1), -inf, dtype=torch.float32, device=x.device)
     total = torch.zeros_like(top)

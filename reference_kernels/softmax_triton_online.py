@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._lanes import check_blocks
 from lastbit.reference_kernels._texts import online_softmax
 from lastbit.reference_kernels._triton import EXP, OPTIONS, exponential, halves, log2
 
@@ -44,8 +45,7 @@ def _softmax(x_ptr, y_ptr, k: tl.constexpr, block: tl.constexpr, log_block: tl.c
 def run(x: torch.Tensor, *, block: int = 64) -> torch.Tensor:
     """Return the softmax of the rows of x[M, K]; block is a power of 2 that divides K."""
     m, k = x.shape
-    if k % block or block & (block - 1):
-        raise ValueError(f"K is {k}, and block {block} is no power of 2 that divides it.")
+    check_blocks(k, block)
     y = torch.empty((m, k), dtype=x.dtype, device=x.device)
     _softmax[(m,)](x.contiguous(), y, k, block=block, log_block=log2(block), **OPTIONS)
     return y

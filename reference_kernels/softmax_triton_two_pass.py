@@ -16,8 +16,9 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._arguments import is_float
-from lastbit.reference_kernels._lanes import lanes_of, lanes_text
+from lastbit.reference_kernels._arguments import standing_for_softmax
+from lastbit.reference_kernels._lanes import lanes_of
+from lastbit.reference_kernels._texts import two_pass_softmax
 from lastbit.reference_kernels._triton import EXP, OPTIONS, exponential, halves, log2
 
 LANES = 256
@@ -55,38 +56,16 @@ def run(x: torch.Tensor, *, lanes: int = LANES) -> torch.Tensor:
     return y
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"""
-        x: {case.format}[M, K]
-        top: f32 = max(x, axis=1)
-        d: f32 = x - top
-        e: f32 = exp(d)
-        s: f32 = sum(e, axis=1) acc f32 {lanes_text(case["lanes"], case["K"])}
-        z: f32 = e / s
-        y: {case.format} = z
-    """
-
-
-def softmax(x: torch.Tensor, axis: int, half_to_float: bool = False) -> torch.Tensor | None:
-    """Stand for aten._softmax."""
-    if not is_float(x) or half_to_float or not x.dim() or not x.numel():
-        return None
-    moved = x.movedim(axis, -1)
-    rows = moved.reshape(-1, moved.shape[-1])
-    return run(rows).reshape(moved.shape).movedim(-1, axis)
-
-
 KERNEL = Kernel(
     name="softmax_triton_two_pass",
     computes="softmax of the rows of x[M, K], maximum and sum in two passes",
     run=run,
-    program=program,
+    program=two_pass_softmax,
     cases=(
         Case({"M": 200, "K": 1000}, "f32", {"lanes": 256}),
         Case({"M": 70, "K": 300}, "bf16", {"lanes": 64}),
     ),
     device="cuda",
     functions={"exp": EXP},
-    replaces={"aten._softmax.default": softmax},
+    replaces={"aten._softmax.default": standing_for_softmax(run)},
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._texts import row_sum_of_pieces
 
 
 def run(x: torch.Tensor, *, n: int = 4) -> torch.Tensor:
@@ -28,17 +29,11 @@ def run(x: torch.Tensor, *, n: int = 4) -> torch.Tensor:
     return total.index_add_(0, rows, parts.reshape(-1))[:, None]
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    schedule = f"split({case['n']}, inner=seq, outer=any_order)"
-    return f"x: {case.format}[M, K]\ns: f32 = sum(x, axis=1) acc f32 {schedule}"
-
-
 KERNEL = Kernel(
     name="sum_torch_atomics",
     computes="the sum of each row of x[M, K], its pieces in any order",
     run=run,
-    program=program,
+    program=row_sum_of_pieces,
     cases=(Case({"M": 200, "K": 256}, "f32", {"n": 4}),),
     device="any",
     deterministic=False,

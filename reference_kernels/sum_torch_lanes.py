@@ -12,9 +12,10 @@ from __future__ import annotations
 import torch
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._arguments import as_rows, is_float, reduced_shape
+from lastbit.reference_kernels._arguments import standing_for_reductions
+from lastbit.reference_kernels._chain import OUTPUTS
+from lastbit.reference_kernels._texts import row_sum_in_lanes
 
-OUTPUTS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 LANES = 32
 
 
@@ -31,56 +32,28 @@ def run(x: torch.Tensor, *, lanes: int = LANES, out: str = "f32") -> torch.Tenso
     return total[:, None].to(OUTPUTS[out])
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"""
-        x: {case.format}[M, K]
-        s: {case["out"]} = sum(x, axis=1) acc f32 lanes({case["lanes"]})
-    """
+def totals(x: torch.Tensor) -> torch.Tensor:
+    """Return the sums of rows in their type: in binary32, rounded once at its end."""
+    return run(x).to(x.dtype)
 
 
-def sum_dim(
-    x: torch.Tensor,
-    axes: list[int] | None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> torch.Tensor | None:
-    """Stand for aten.sum along axes: in binary32, rounded once at its end."""
-    if not is_float(x) or dtype not in (None, x.dtype):
-        return None
-    rows, shape = as_rows(x, axes)
-    total = run(rows).to(x.dtype)
-    return total.reshape(reduced_shape(x, axes, shape, keepdim))
-
-
-def mean_dim(
-    x: torch.Tensor,
-    axes: list[int] | None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> torch.Tensor | None:
-    """Stand for aten.mean along axes: the binary32 sum by the count, rounded once more."""
-    if not is_float(x) or dtype not in (None, x.dtype):
-        return None
-    rows, shape = as_rows(x, axes)
-    total = run(rows)
+def means(x: torch.Tensor) -> torch.Tensor:
+    """Return the means of rows in their type: the binary32 sum by the count, rounded once more."""
+    total = run(x)
     # Divided by a number, torch on CUDA multiplies with its reciprocal.
-    mean = (total / torch.full_like(total, rows.shape[1])).to(x.dtype)
-    return mean.reshape(reduced_shape(x, axes, shape, keepdim))
+    return (total / torch.full_like(total, x.shape[1])).to(x.dtype)
 
 
 KERNEL = Kernel(
     name="sum_torch_lanes",
     computes="the sum of each row of x[M, K] in lanes",
     run=run,
-    program=program,
+    program=row_sum_in_lanes,
     cases=(
         Case({"M": 40, "K": 1000}, "f32", {"lanes": 32, "out": "f32"}),
         Case({"M": 9, "K": 257}, "bf16", {"lanes": 8, "out": "bf16"}),
         Case({"M": 5, "K": 3}, "f32", {"lanes": 8, "out": "f32"}),
     ),
     device="any",
-    replaces={"aten.sum.dim_IntList": sum_dim, "aten.mean.dim": mean_dim},
+    replaces=standing_for_reductions(totals, means),
 )

@@ -15,6 +15,7 @@ import torch
 
 from lastbit.kernels import Case, Kernel
 from lastbit.reference_kernels._lanes import halves
+from lastbit.reference_kernels._texts import row_sum
 
 
 def run(x: torch.Tensor, *, leaf: int = 1) -> torch.Tensor:
@@ -32,7 +33,7 @@ def run(x: torch.Tensor, *, leaf: int = 1) -> torch.Tensor:
 
 def program(case: Case) -> str:
     """Return what is executed."""
-    return f"x: {case.format}[M, K]\ns: f32 = sum(x, axis=1) acc f32 pairwise({case['leaf']})"
+    return row_sum(case, f"pairwise({case['leaf']})")
 
 
 KERNEL = Kernel(

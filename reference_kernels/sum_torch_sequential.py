@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._texts import row_sum
 
 
 def run(x: torch.Tensor) -> torch.Tensor:
@@ -22,16 +23,11 @@ def run(x: torch.Tensor) -> torch.Tensor:
     return acc[:, None]
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"x: {case.format}[M, K]\ns: f32 = sum(x, axis=1) acc f32 seq"
-
-
 KERNEL = Kernel(
     name="sum_torch_sequential",
     computes="the sum of each row of x[M, K] from left to right",
     run=run,
-    program=program,
+    program=row_sum,
     cases=(Case({"M": 100, "K": 500}, "f32"), Case({"M": 30, "K": 65}, "bf16")),
     device="any",
 )

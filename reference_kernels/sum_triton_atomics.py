@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._texts import row_sum_of_pieces
 from lastbit.reference_kernels._triton import OPTIONS
 
 ROWS = 64
@@ -40,17 +41,11 @@ def run(x: torch.Tensor, *, n: int = 4) -> torch.Tensor:
     return s
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    schedule = f"split({case['n']}, inner=seq, outer=any_order)"
-    return f"x: {case.format}[M, K]\ns: f32 = sum(x, axis=1) acc f32 {schedule}"
-
-
 KERNEL = Kernel(
     name="sum_triton_atomics",
     computes="the sum of each row of x[M, K], its pieces in any order",
     run=run,
-    program=program,
+    program=row_sum_of_pieces,
     cases=(Case({"M": 4000, "K": 256}, "f32", {"n": 4}),),
     device="cuda",
     deterministic=False,

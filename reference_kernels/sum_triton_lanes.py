@@ -14,8 +14,9 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
-from lastbit.reference_kernels._arguments import as_rows, is_float, reduced_shape
+from lastbit.reference_kernels._arguments import standing_for_reductions
 from lastbit.reference_kernels._chain import OUTPUTS
+from lastbit.reference_kernels._texts import row_sum_in_lanes
 from lastbit.reference_kernels._triton import OPTIONS
 
 ROWS, LANES = 4, 32
@@ -57,53 +58,26 @@ def run(x: torch.Tensor, *, lanes: int = LANES, out: str = "f32") -> torch.Tenso
     return sums(x, lanes, OUTPUTS[out])
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"""
-        x: {case.format}[M, K]
-        s: {case["out"]} = sum(x, axis=1) acc f32 lanes({case["lanes"]})
-    """
+def totals(x: torch.Tensor) -> torch.Tensor:
+    """Return the sums of rows in their type: in binary32, rounded once at its end."""
+    return sums(x, LANES, x.dtype)
 
 
-def sum_dim(
-    x: torch.Tensor,
-    axes: list[int] | None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> torch.Tensor | None:
-    """Stand for aten.sum along axes: in binary32, rounded once at its end."""
-    if not is_float(x) or dtype not in (None, x.dtype):
-        return None
-    rows, shape = as_rows(x, axes)
-    return sums(rows, LANES, x.dtype).reshape(reduced_shape(x, axes, shape, keepdim))
-
-
-def mean_dim(
-    x: torch.Tensor,
-    axes: list[int] | None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> torch.Tensor | None:
-    """Stand for aten.mean along axes: the binary32 sum by the count, rounded once more."""
-    if not is_float(x) or dtype not in (None, x.dtype):
-        return None
-    rows, shape = as_rows(x, axes)
-    means = sums(rows, LANES, x.dtype, rows.shape[1])
-    return means.reshape(reduced_shape(x, axes, shape, keepdim))
+def means(x: torch.Tensor) -> torch.Tensor:
+    """Return the means of rows in their type: the binary32 sum by the count, rounded once more."""
+    return sums(x, LANES, x.dtype, x.shape[1])
 
 
 KERNEL = Kernel(
     name="sum_triton_lanes",
     computes="the sum of each row of x[M, K] in lanes",
     run=run,
-    program=program,
+    program=row_sum_in_lanes,
     cases=(
         Case({"M": 1000, "K": 1000}, "f32", {"lanes": 32, "out": "f32"}),
         Case({"M": 90, "K": 257}, "bf16", {"lanes": 8, "out": "bf16"}),
         Case({"M": 5, "K": 3}, "f32", {"lanes": 8, "out": "f32"}),
     ),
     device="cuda",
-    replaces={"aten.sum.dim_IntList": sum_dim, "aten.mean.dim": mean_dim},
+    replaces=standing_for_reductions(totals, means),
 )

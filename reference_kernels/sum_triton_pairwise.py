@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._texts import row_sum
 from lastbit.reference_kernels._triton import OPTIONS, halves, log2
 
 
@@ -38,7 +39,7 @@ def run(x: torch.Tensor) -> torch.Tensor:
 
 def program(case: Case) -> str:
     """Return what is executed."""
-    return f"x: {case.format}[M, K]\ns: f32 = sum(x, axis=1) acc f32 pairwise(1)"
+    return row_sum(case, "pairwise(1)")
 
 
 KERNEL = Kernel(

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from lastbit.kernels import Case, Kernel
+from lastbit.reference_kernels._texts import row_sum
 from lastbit.reference_kernels._triton import OPTIONS
 
 ROWS = 64
@@ -36,16 +37,11 @@ def run(x: torch.Tensor) -> torch.Tensor:
     return s
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"x: {case.format}[M, K]\ns: f32 = sum(x, axis=1) acc f32 seq"
-
-
 KERNEL = Kernel(
     name="sum_triton_sequential",
     computes="the sum of each row of x[M, K] from left to right",
     run=run,
-    program=program,
+    program=row_sum,
     cases=(Case({"M": 1000, "K": 500}, "f32"), Case({"M": 300, "K": 65}, "bf16")),
     device="cuda",
 )

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import torch
 
-from lastbit.kernels import Case, Kernel
+from lastbit.kernels import Kernel
 from lastbit.reference_kernels._exponential import EXP
+from lastbit.reference_kernels._texts import BOTH, each, swiglu
 
 
 def run(g: torch.Tensor, u: torch.Tensor, *, rounded: bool = True) -> torch.Tensor:
@@ -24,29 +25,12 @@ def run(g: torch.Tensor, u: torch.Tensor, *, rounded: bool = True) -> torch.Tens
     return (t * u.float()).bfloat16()
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"""
-        g: bf16[M, N]
-        u: bf16[M, N]
-        o: f32 = -g
-        e: f32 = exp(o)
-        d: f32 = 1 + e
-        t: f32 = g / d
-        r: {"bf16" if case["rounded"] else "f32"} = t
-        z: f32 = r * u
-        y: bf16 = z
-    """
-
-
 KERNEL = Kernel(
     name="swiglu_torch",
     computes="silu(g) * u, with silu(g) rounded to bf16 or not",
     run=run,
-    program=program,
-    cases=tuple(
-        Case({"M": 50, "N": 200}, "bf16", {"rounded": rounded}) for rounded in (True, False)
-    ),
+    program=swiglu,
+    cases=each({"M": 50, "N": 200}, "bf16", "rounded", BOTH),
     device="any",
     functions={"exp": EXP},
 )

@@ -13,7 +13,8 @@ import torch
 import triton
 import triton.language as tl
 
-from lastbit.kernels import Case, Kernel
+from lastbit.kernels import Kernel
+from lastbit.reference_kernels._texts import BOTH, each, swiglu
 from lastbit.reference_kernels._triton import EXP, OPTIONS, exponential
 
 
@@ -36,29 +37,12 @@ def run(g: torch.Tensor, u: torch.Tensor, *, rounded: bool = True) -> torch.Tens
     return y
 
 
-def program(case: Case) -> str:
-    """Return what is executed."""
-    return f"""
-        g: bf16[M, N]
-        u: bf16[M, N]
-        o: f32 = -g
-        e: f32 = exp(o)
-        d: f32 = 1 + e
-        t: f32 = g / d
-        r: {"bf16" if case["rounded"] else "f32"} = t
-        z: f32 = r * u
-        y: bf16 = z
-    """
-
-
 KERNEL = Kernel(
     name="swiglu_triton",
     computes="silu(g) * u, with silu(g) rounded to bf16 or not",
     run=run,
-    program=program,
-    cases=tuple(
-        Case({"M": 100, "N": 2000}, "bf16", {"rounded": rounded}) for rounded in (True, False)
-    ),
+    program=swiglu,
+    cases=each({"M": 100, "N": 2000}, "bf16", "rounded", BOTH),
     device="cuda",
     functions={"exp": EXP},
 )
