@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 import torch
 import torch._dynamo  # by which a dispatch mode is entered
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from lastbit.audit.auditing import Hooks
 from lastbit.audit.records import Audit
 from lastbit.audit.running import Options, audit
+from lastbit.errors import InputError
 
 SPLITS_FROM = 6  # rows from which `split_sum` adds in four pieces
 SMALL = Options(sizes=(1, 2, 5, 8), repeats=3, threads=(1,))
@@ -47,6 +49,13 @@ def audited(
     """Audit a function or module with these inputs."""
     function.inputs = inputs  # type: ignore[attr-defined]
     return audit("target", function, options, hooks)
+
+
+def refusal(function: Callable[..., Any], *inputs: Any, options: Options = SMALL) -> str:
+    """Return why an audit is refused."""
+    with pytest.raises(InputError) as caught:
+        audited(function, *inputs, options=options)
+    return str(caught.value)
 
 
 def codes(found: Audit) -> Mapping[str, tuple[str, ...]]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import lastbit
 
 if importlib.util.find_spec("lastbit.reference_kernels") is None:
     lastbit.__path__.append(str(Path(__file__).parents[1]))
 
-from lastbit.kernel_runs import graph_of
-from lastbit.kernels import Case, Kernel, load_kernels
+from lastbit.kernel_runs import graph_of, observe
+from lastbit.kernels import Case, Kernel, find_kernel, load_kernels
 from lastbit.round_array import Codes, encode_array
 
 
@@ -55,3 +57,51 @@ def first_rows(kernel: Kernel, case: Case, inputs: dict[str, Codes], rows: int) 
         node.name: node.shape for node in graph_of(kernel, of_rows(kernel, case, rows)).inputs
     }
     return {name: codes[tuple(map(slice, shapes[name]))] for name, codes in inputs.items()}
+
+
+def rows_keep_their_bits(
+    kernel: Kernel, case: Case, inputs: dict[str, Codes], counts: Iterable[int]
+) -> bool:
+    """Return whether the first rows have the bits by themselves that they have among all rows."""
+    whole = observe(kernel, case, inputs, "cpu")
+    same = True
+    for rows in counts:
+        part = first_rows(kernel, case, inputs, rows)
+        few = observe(kernel, of_rows(kernel, case, rows), part, "cpu")
+        same &= all(a[: len(b)].tobytes() == b.tobytes() for a, b in zip(whole, few, strict=True))
+    return same
+
+
+Refused = tuple[str, list[tuple[int, ...]], dict[str, int], str]
+
+
+def refused_sizes(part: str) -> list[Refused]:
+    """Return sizes that kernels of torch and of Triton refuse alike, with what they say.
+
+    Args:
+        part: of the names of the kernels: "torch" or "triton".
+    """
+    return [
+        (f"sum_{part}_atomics", [(2, 6)], {"n": 4}, "K is 6, which 4 does not divide."),
+        (
+            f"rmsnorm_{part}_split",
+            [(2, 6), (6,)],
+            {"n": 4},
+            "K is 6, which 4 segments do not divide.",
+        ),
+        (
+            f"softmax_{part}_online",
+            [(2, 96)],
+            {"block": 64},
+            "K is 96, and block 64 is no power of 2 that divides it.",
+        ),
+    ]
+
+
+def refusal(name: str, shapes: Sequence[tuple[int, ...]], parameters: dict[str, int]) -> str:
+    """Return why a kernel does not take inputs of these shapes."""
+    import torch
+
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  the caller compares the text
+        find_kernel(name).run(*(torch.ones(shape) for shape in shapes), **parameters)
+    return str(caught.value)

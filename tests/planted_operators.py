@@ -13,6 +13,7 @@ from lastbit.audit.leaves import leaves
 from lastbit.audit.taking import Axis
 
 ROWS = Axis(0)
+TERMS = 48  # of the sums that are planted
 
 
 def planted(

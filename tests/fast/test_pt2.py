@@ -12,22 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from pt2_models import DATA, FUSED, LAYER, run
 
-from lastbit import cli
 from lastbit.importers.pt2 import read_pt2
 from lastbit.importers.pt2.sizes import SizeError, size_text
 from lastbit.plan_imports import plan_of_model
 from lastbit.plan_sizes import with_shrinking_sizes
 from lastbit.printing import print_program
-
-DATA = Path(__file__).parents[1] / "data" / "pt2"
-LAYER, FUSED = str(DATA / "qwen3_layer.pt2"), str(DATA / "qwen3_layer_fused_norm.pt2")
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = cli.run(list(arguments))
-    printed = capsys.readouterr()
-    return code, printed.out + printed.err
 
 
 def test_a_node_becomes_a_statement_with_torchs_roundings() -> None:

@@ -14,7 +14,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernel_cases import cases, first_rows, integers, of_rows, outputs  # noqa: E402
+from kernel_cases import (  # noqa: E402
+    cases,
+    integers,
+    of_rows,
+    outputs,
+    refusal,
+    refused_sizes,
+    rows_keep_their_bits,
+)
 
 from lastbit.kernel_runs import (  # noqa: E402
     compare,
@@ -85,12 +93,7 @@ def test_a_row_depends_on_the_others_only_where_that_is_said(name: str, number: 
     kernel = find_kernel(name)
     case = of_rows(kernel, kernel.cases[number], 16)
     inputs = draw_inputs(kernel, case, SEED)
-    whole = observe(kernel, case, inputs, "cpu")
-    same = True
-    for rows in (1, 2, 8):
-        part = first_rows(kernel, case, inputs, rows)
-        few = observe(kernel, of_rows(kernel, case, rows), part, "cpu")
-        same &= all(a[: len(b)].tobytes() == b.tobytes() for a, b in zip(whole, few, strict=True))
+    same = rows_keep_their_bits(kernel, case, inputs, (1, 2, 8))
     promised = kernel.promises(case)["batch_invariant"]
     assert same == promised or (same and not kernel.deterministic)
 
@@ -162,19 +165,7 @@ def test_a_library_beyond_its_bound_is_seen() -> None:
     ("name", "shapes", "parameters", "message"),
     [
         ("sum_torch_pairwise", [(2, 6)], {}, "K is 6; it is to be 1 times a power of 2."),
-        ("sum_torch_atomics", [(2, 6)], {"n": 4}, "K is 6, which 4 does not divide."),
-        (
-            "rmsnorm_torch_split",
-            [(2, 6), (6,)],
-            {"n": 4},
-            "K is 6, which 4 segments do not divide.",
-        ),
-        (
-            "softmax_torch_online",
-            [(2, 96)],
-            {"block": 64},
-            "K is 96, and block 64 is no power of 2 that divides it.",
-        ),
+        *refused_sizes("torch"),
         (
             "attention_torch_online",
             [(2, 16), (96, 16), (96, 16)],
@@ -192,9 +183,7 @@ def test_a_library_beyond_its_bound_is_seen() -> None:
 def test_sizes_that_a_kernel_does_not_take_are_refused(
     name: str, shapes: list[tuple[int, ...]], parameters: dict[str, int], message: str
 ) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is compared below
-        find_kernel(name).run(*(torch.ones(shape) for shape in shapes), **parameters)
-    assert str(caught.value) == message
+    assert refusal(name, shapes, parameters) == message
 
 
 def test_a_result_of_another_format_is_refused() -> None:

@@ -32,9 +32,7 @@ def test_bytes_lie_behind_the_header(tmp_path: Path):
 
 
 def test_every_type_has_the_width_of_its_elements():
-    assert {short: width for short, width in TYPES.values()} == {
-        name: element.bytes for name, element in ELEMENTS.items()
-    }
+    assert dict(TYPES.values()) == {name: one.bytes for name, one in ELEMENTS.items()}
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pt2_models import FUSED, LAYER, run
 
-from lastbit import cli
 from lastbit.importers.pt2 import read_pt2
 from lastbit.plan_imports import plan_of_models, sides
-
-DATA = Path(__file__).parents[1] / "data" / "pt2"
-LAYER, FUSED = str(DATA / "qwen3_layer.pt2"), str(DATA / "qwen3_layer_fused_norm.pt2")
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = cli.run(list(arguments))
-    printed = capsys.readouterr()
-    return code, printed.out + printed.err
 
 
 def test_both_sides_are_named_with_their_lines() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from lastbit import cli  # noqa: E402  needs torch
+from pt2_models import run  # noqa: E402
 
 FILE = """\
 import torch
@@ -202,17 +203,17 @@ doubled.inputs = truth.inputs = (X,)
 """
 
 
-def run(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    *arguments: str,
-) -> tuple[int, str]:
-    (folder / "f.py").write_text(FILE, encoding="utf-8")
-    monkeypatch.chdir(folder)
-    code = cli.run(["check", *arguments])
-    printed = capsys.readouterr()
-    return code, printed.out + printed.err
+Check = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Check:
+    """Return a function that runs `lastbit check` beside the file, with all that it prints."""
+    (tmp_path / "f.py").write_text(FILE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: run(capsys, "check", *arguments)
 
 
 EQUAL = "the two are one program: bitwise"
@@ -237,14 +238,9 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("case", VERDICTS)
-def test_a_function_of_any_form_is_checked(
-    case: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_function_of_any_form_is_checked(case: str, check: Check) -> None:
     first, second, code, text = VERDICTS[case]
-    found = run(tmp_path, monkeypatch, capsys, f"f.py:{first}", f"f.py:{second}")
+    found = check(f"f.py:{first}", f"f.py:{second}")
     assert found[0] == code
     assert text in found[1]
 
@@ -255,20 +251,16 @@ def test_a_norm_has_other_bits_than_its_formula_in_torch_too(size: int) -> None:
     assert not torch.equal(x.norm(2, -1), (x * x).sum(-1).sqrt())
 
 
-def test_weights_are_left_out_on_demand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_are_left_out_on_demand(check: Check) -> None:
     arguments = ("f.py:Evaluated", "f.py:ShiftedEvaluated", "--no-weights")
-    code, text = run(tmp_path, monkeypatch, capsys, *arguments)
+    code, text = check(*arguments)
     assert code == 0
     assert "7 weights are not compared; --weights compares them" in text
     assert f"{EQUAL}, with equal weights" in text
 
 
-def test_a_program_with_operators_known_by_name_is_one_where_they_repeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, text = run(tmp_path, monkeypatch, capsys, "f.py:Layer", "f.py:Layer")
+def test_a_program_with_operators_known_by_name_is_one_where_they_repeat(check: Check) -> None:
+    code, text = check("f.py:Layer", "f.py:Layer")
     assert code == 0
     assert f"{EQUAL}, where operators known by name only give equal results on equal inputs" in text
 
@@ -343,38 +335,29 @@ ERRORS = {
 
 @pytest.mark.parametrize("case", ERRORS)
 def test_a_function_that_cannot_be_checked_is_one_error_with_its_line(
-    case: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    case: str, check: Check
 ) -> None:
     first, second, text = ERRORS[case]
-    assert run(tmp_path, monkeypatch, capsys, f"f.py:{first}", f"f.py:{second}") == (2, text)
+    assert check(f"f.py:{first}", f"f.py:{second}") == (2, text)
 
 
-def test_weights_of_modules_are_compared_when_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, text = run(tmp_path, monkeypatch, capsys, "f.py:Layer", "f.py:Shifted", "--weights")
+def test_weights_of_modules_are_compared_when_asked_for(check: Check) -> None:
+    code, text = check("f.py:Layer", "f.py:Shifted", "--weights")
     assert code == 1
     assert "f.py:Shifted  difference at `p_linear_bias`" in text
     assert "`linear.bias` differs in 1 of 8 elements, first at [3]: 0x00000000 -> 0x3f8000" in text
 
 
-def test_what_goes_by_name_only_is_not_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, text = run(tmp_path, monkeypatch, capsys, "f.py:by_name", "--compile")
+def test_what_goes_by_name_only_is_not_compiled(check: Check) -> None:
+    code, text = check("f.py:by_name", "--compile")
     assert (code, text) == (
         2,
         "f.py:by_name takes `w` by name only. Make it a parameter that can be given by position.\n",
     )
 
 
-def test_weights_are_for_models_and_functions_of_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_are_for_models_and_functions_of_torch(check: Check, tmp_path: Path) -> None:
     (tmp_path / "g.py").write_text("def f(x):\n    return x\n", encoding="utf-8")
-    code, text = run(tmp_path, monkeypatch, capsys, "g.py:f", "g.py:f", "--weights")
+    code, text = check("g.py:f", "g.py:f", "--weights")
     assert code == 2
     assert "--weights is for .pt2 files, and for functions of torch." in " ".join(text.split())
