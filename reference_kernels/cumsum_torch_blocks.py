@@ -1,13 +1,13 @@
 """Running sums of each row: inside blocks, and then of the blocks.
 
 for each row m:
-for each block j:
-for i in order:
-inside[j, i] = f32(inside[j, i - 1] + x[m, j, i])
-before: f32 = 0
-for each block j, in order:
-y[m, j, i] = out(f32(before + inside[j, i]))        for all i
-before = f32(before + the last of inside[j])
+    for each block j:
+        for i in order:
+            inside[j, i] = f32(inside[j, i - 1] + x[m, j, i])
+    before: f32 = 0
+    for each block j, in order:
+        y[m, j, i] = out(f32(before + inside[j, i]))        for all i
+        before = f32(before + the last of inside[j])
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Running sums of each row: inside blocks, and then of the blocks.
 
 for each row m, for each block j:
-for i in order:
-inside[j, i] = f32(inside[j, i - 1] + x[m, j, i])
+    for i in order:
+        inside[j, i] = f32(inside[j, i - 1] + x[m, j, i])
 for each row m:
-before[0]: f32 = 0
-for each block j, in order:
-before[j + 1] = f32(before[j] + the last of inside[j])
+    before[0]: f32 = 0
+    for each block j, in order:
+        before[j + 1] = f32(before[j] + the last of inside[j])
 for each element:
-y[m, j, i] = out(f32(before[j] + inside[j, i]))
+    y[m, j, i] = out(f32(before[j] + inside[j, i]))
 """
 
 from __future__ import annotations

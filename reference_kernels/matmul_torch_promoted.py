@@ -1,11 +1,11 @@
 """Multiply FP8 matrices, with a new chain every 128 of K and a second sum of these.
 
 for each row m and column n:
-acc: f32 = 0
-for each block of 128 of K, in order:
-part: f32 = chain of a[m, k] * b[k, n] over the block, from 0
-acc = f32(acc + part)
-c[m, n] = acc
+    acc: f32 = 0
+    for each block of 128 of K, in order:
+        part: f32 = chain of a[m, k] * b[k, n] over the block, from 0
+        acc = f32(acc + part)
+    c[m, n] = acc
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 c: f32 = 0
 for each tile of 64 rows and 64 columns, for each piece i of whole tiles of K, in any order:
-part: f32[64, 64] = chain of the matrix unit over the piece
-c[rows, columns] = f32(c[rows, columns] + part)         for each output by itself
+    part: f32[64, 64] = chain of the matrix unit over the piece
+    c[rows, columns] = f32(c[rows, columns] + part)         for each output by itself
 """
 
 from __future__ import annotations

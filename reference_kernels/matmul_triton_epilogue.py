@@ -1,9 +1,9 @@
 """Multiply matrices and add a bias, with the rounding between them or without.
 
 for each tile of 64 rows and 64 columns:
-acc: f32[64, 64] = chain of the matrix unit over K
-g = bf16(acc) if rounded else acc
-y[rows, columns] = bf16(f32(g + bias[columns]))
+    acc: f32[64, 64] = chain of the matrix unit over K
+    g = bf16(acc) if rounded else acc
+    y[rows, columns] = bf16(f32(g + bias[columns]))
 """
 
 from __future__ import annotations

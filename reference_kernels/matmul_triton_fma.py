@@ -1,10 +1,10 @@
 """Multiply matrices with fused multiply-adds, one chain over K for each output.
 
 for each tile of 32 rows and 64 columns:
-acc: f32[32, 64] = 0
-for k in order:
-acc = f32(a[rows, k] * b[k, columns] + acc)
-c[rows, columns] = out(acc)
+    acc: f32[32, 64] = 0
+    for k in order:
+        acc = f32(a[rows, k] * b[k, columns] + acc)
+    c[rows, columns] = out(acc)
 """
 
 from __future__ import annotations

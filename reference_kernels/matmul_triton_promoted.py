@@ -1,11 +1,11 @@
 """Multiply FP8 matrices, with a new chain every 128 of K and binary32 sums of these.
 
 for each tile of 64 rows and 64 columns:
-acc: f32[64, 64] = 0
-for each block of 128 of K, in order:
-part: f32[64, 64] = chain of the matrix unit over the block, from 0
-acc = f32(acc + part)
-c[rows, columns] = acc
+    acc: f32[64, 64] = 0
+    for each block of 128 of K, in order:
+        part: f32[64, 64] = chain of the matrix unit over the block, from 0
+        acc = f32(acc + part)
+    c[rows, columns] = acc
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Quantize to FP8 with one scale for the tensor, for each row, or for each block of 128 of a row.
 
 for each scope:
-top: f32 = max of |x| over the scope
+    top: f32 = max of |x| over the scope
 for each element:
-s: f32 = max(top of its scope, 2^-20) / 448         restores: x = q * s
-q = e4m3fn(f32(x / s)), saturated
+    s: f32 = max(top of its scope, 2^-20) / 448         restores: x = q * s
+    q = e4m3fn(f32(x / s)), saturated
 """
 
 from __future__ import annotations

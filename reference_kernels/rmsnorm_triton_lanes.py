@@ -1,12 +1,12 @@
 """Normalise each row by its root mean square, in one pass over it.
 
 for each row m:
-acc: f32[lanes] = 0
-for k in order, lanes at a time:
-acc[i] = f32(x[m, k + i]^2 + acc[i])            for all lanes i
-s: f32 = sum of acc, by halves
-r: f32 = 1 / sqrt(s / K + eps), each operation rounded
-y[m, k] = out(f32(f32(x[m, k] * r) * w[k]))
+    acc: f32[lanes] = 0
+    for k in order, lanes at a time:
+        acc[i] = f32(x[m, k + i]^2 + acc[i])            for all lanes i
+    s: f32 = sum of acc, by halves
+    r: f32 = 1 / sqrt(s / K + eps), each operation rounded
+    y[m, k] = out(f32(f32(x[m, k] * r) * w[k]))
 """
 
 from __future__ import annotations

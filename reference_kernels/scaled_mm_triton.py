@@ -1,15 +1,15 @@
 """Multiply FP8 matrices with scales for each row and column, or for each block of 128 of K.
 
 for each tile of 64 rows and 64 columns:
-scope "row":
-acc: f32 = chain of the matrix unit over K
-c = bf16(f32(acc * f32(sa[rows] * sb[columns])))
-scope "block":
-acc: f32 = 0
-for each block j of 128 of K:
-part: f32 = chain of the matrix unit over the block, from 0
-acc = f32(part * f32(sa[rows, j] * sb[j, columns]) + acc)       one rounding
-c = bf16(acc)
+    scope "row":
+        acc: f32 = chain of the matrix unit over K
+        c = bf16(f32(acc * f32(sa[rows] * sb[columns])))
+    scope "block":
+        acc: f32 = 0
+        for each block j of 128 of K:
+            part: f32 = chain of the matrix unit over the block, from 0
+            acc = f32(part * f32(sa[rows, j] * sb[j, columns]) + acc)       one rounding
+        c = bf16(acc)
 """
 
 from __future__ import annotations

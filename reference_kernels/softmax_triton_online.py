@@ -1,13 +1,13 @@
 """Softmax of each row, its maximum and its sum in one pass over blocks.
 
 for each row m:
-top: f32, total: f32 = -inf, 0
-for each block of K:
-higher: f32 = max(top, max of x[m, block])
-shrink: f32 = exp(f32(top - higher))
-part: f32 = sum of exp(f32(x[m, k] - higher)) over the block, by halves
-top, total = higher, f32(total * shrink + part)         one rounding
-y[m, k] = out(f32(exp(f32(x[m, k] - top)) / total))
+    top: f32, total: f32 = -inf, 0
+    for each block of K:
+        higher: f32 = max(top, max of x[m, block])
+        shrink: f32 = exp(f32(top - higher))
+        part: f32 = sum of exp(f32(x[m, k] - higher)) over the block, by halves
+        top, total = higher, f32(total * shrink + part)         one rounding
+    y[m, k] = out(f32(exp(f32(x[m, k] - top)) / total))
 """
 
 from __future__ import annotations

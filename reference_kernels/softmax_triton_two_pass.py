@@ -1,12 +1,12 @@
 """Softmax of each row: its maximum first, then the exponentials and their sum.
 
 for each row m:
-top: f32 = max of x[m, :]
-acc: f32[lanes] = 0
-for k in order, lanes at a time:
-acc[i] = f32(acc[i] + exp(f32(x[m, k + i] - top)))      for all lanes i
-total: f32 = sum of acc, by halves
-y[m, k] = out(f32(exp(f32(x[m, k] - top)) / total))
+    top: f32 = max of x[m, :]
+    acc: f32[lanes] = 0
+    for k in order, lanes at a time:
+        acc[i] = f32(acc[i] + exp(f32(x[m, k + i] - top)))      for all lanes i
+    total: f32 = sum of acc, by halves
+    y[m, k] = out(f32(exp(f32(x[m, k] - top)) / total))
 """
 
 from __future__ import annotations

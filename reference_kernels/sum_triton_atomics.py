@@ -2,8 +2,8 @@
 
 s: f32 = 0
 for each block of 64 rows, for each piece i, in any order:
-part: f32[64] = sum of the numbers of the piece, from left to right
-s[rows] = f32(s[rows] + part)                   for each row by itself
+    part: f32[64] = sum of the numbers of the piece, from left to right
+    s[rows] = f32(s[rows] + part)                   for each row by itself
 """
 
 from __future__ import annotations

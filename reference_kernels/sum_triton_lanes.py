@@ -1,10 +1,10 @@
 """Add the numbers of each row in lanes.
 
 for each row m:
-acc: f32[lanes] = 0
-for k in order, lanes at a time:
-acc[i] = f32(acc[i] + x[m, k + i])          for all lanes i
-s[m] = out(sum of acc, from left to right)
+    acc: f32[lanes] = 0
+    for k in order, lanes at a time:
+        acc[i] = f32(acc[i] + x[m, k + i])          for all lanes i
+    s[m] = out(sum of acc, from left to right)
 """
 
 from __future__ import annotations

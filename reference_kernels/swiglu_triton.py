@@ -1,10 +1,10 @@
 """SwiGLU: silu(g) * u, with silu(g) rounded to bf16 or not.
 
 for each element:
-e: f32 = exp(-g)                                    a function of the library
-t: f32 = g / f32(1 + e)
-t = bf16(t) if rounded
-y = bf16(f32(t * u))
+    e: f32 = exp(-g)                                    a function of the library
+    t: f32 = g / f32(1 + e)
+    t = bf16(t) if rounded
+    y = bf16(f32(t * u))
 """
 
 from __future__ import annotations
