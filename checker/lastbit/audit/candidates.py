@@ -108,15 +108,15 @@ def candidates(case: Case, kinds: Sequence[str], batches: Sequence[int]) -> Iter
 
 def _kernels(case: Case) -> Iterator[Candidate]:
     """Yield reference kernels that stand for the operator, where one can run here."""
-    from lastbit.kernels import load_kernels
+    from lastbit.kernels import replacement
 
-    device = case.device.partition(":")[0]
-    for name, kernel in load_kernels().items():
-        stands = kernel.replaces.get(case.name)
-        if stands is None or kernel.device not in ("any", device) or not kernel.deterministic:
-            continue
-        text = f"put the reference kernel {name} in its place, which has one schedule"
-        yield Candidate(name, text, _taking(stands))
+    found = replacement(case.name)
+    if found is None:
+        return
+    for kernel in found.on(case.device.partition(":")[0]):  # those made for the device first
+        if kernel.deterministic:
+            text = f"put the reference kernel {kernel.name} in its place, which has one schedule"
+            yield Candidate(kernel.name, text, _taking(kernel.replaces[case.name]))
 
 
 def _taking(function: Callable[..., Any]) -> Callable[..., Any]:
